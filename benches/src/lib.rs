@@ -1,0 +1,1 @@
+//! Shared parts of the benchmarks: corpus reading and the paired median.

@@ -1,0 +1,2 @@
+//! The `cutter` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Gates: facts in, a named verdict out.

@@ -1,0 +1,1 @@
+//! The backlog machine (spec 3).

@@ -1,0 +1,1 @@
+//! The cut_request machine (spec 5).

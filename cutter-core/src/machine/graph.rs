@@ -1,0 +1,1 @@
+//! Transition tables as Mermaid, DOT and JSON.

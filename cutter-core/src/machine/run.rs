@@ -1,0 +1,1 @@
+//! The run machine (spec 1).

@@ -1,0 +1,1 @@
+//! The work item machine (spec 4).

@@ -1,0 +1,1 @@
+//! Folder and file names in the knowledge base.

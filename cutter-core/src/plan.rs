@@ -1,0 +1,1 @@
+//! The cut plan: rows, keys and the writer digest.

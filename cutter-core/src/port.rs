@@ -1,0 +1,97 @@
+//! Ports: what the driver needs of the world, as object-safe async traits.
+//!
+//! Every method can fail, and its documentation is its contract: what is durable on
+//! return, what the same key does again, which error means what. Adapters return
+//! [`PortError`]; a failed invariant is never an error, it is a fact that a gate judges.
+
+use alloc::string::String;
+use core::fmt;
+
+/// What kind of failure a port met: it decides who must act.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PortErrorKind {
+    /// Not reachable now; nothing was written. Trying again later may work.
+    Unavailable,
+    /// The principal may not do this.
+    Denied,
+    /// The same key with another payload, or somebody else's value stands there.
+    Conflict,
+    /// Stored bytes do not read back as what was written.
+    Corrupt,
+    /// The write may or may not have happened: ask for the identifier, never guess.
+    OutcomeUnknown,
+    /// A newer driver holds the run: stop at once.
+    Fenced,
+    /// Another process holds the lock now.
+    Busy,
+    /// The deadline handed down passed and the call was ended.
+    Deadline,
+    /// No space left, or a size limit: nothing was half-written.
+    Full,
+    /// What was named is not there.
+    NotFound,
+    /// The caller's value breaks the port's contract.
+    Invalid,
+}
+
+/// A port's failure. `Display` says port, operation and message, never a secret; the
+/// message of an adapter is already free of credentials.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{port}.{op}: {message} ({kind})")]
+pub struct PortError {
+    /// Which port, say `database`.
+    pub port: &'static str,
+    /// Which operation, say `begin leg_a`.
+    pub op: String,
+    /// Who must act.
+    pub kind: PortErrorKind,
+    /// What happened, for people.
+    pub message: String,
+}
+
+impl PortError {
+    /// Builds an error.
+    pub fn new(
+        port: &'static str,
+        op: impl Into<String>,
+        kind: PortErrorKind,
+        message: impl Into<String>,
+    ) -> Self {
+        Self { port, op: op.into(), kind, message: message.into() }
+    }
+}
+
+impl fmt::Display for PortErrorKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Unavailable => "unavailable",
+            Self::Denied => "denied",
+            Self::Conflict => "conflict",
+            Self::Corrupt => "corrupt",
+            Self::OutcomeUnknown => "outcome unknown",
+            Self::Fenced => "fenced",
+            Self::Busy => "busy",
+            Self::Deadline => "deadline passed",
+            Self::Full => "full",
+            Self::NotFound => "not found",
+            Self::Invalid => "invalid",
+        })
+    }
+}
+
+/// The result of every port method.
+pub type PortResult<T> = Result<T, PortError>;
+
+/// The answer of a compare-and-set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CasOutcome<T> {
+    /// Written now.
+    Applied,
+    /// Exactly this value stood there already.
+    AlreadyApplied,
+    /// Another value stands there.
+    Conflict {
+        /// What stands there.
+        found: T,
+    },
+}

@@ -1,0 +1,1 @@
+//! Profiles: how one convention of documents is cut, as data.

@@ -1,0 +1,1 @@
+//! Retry and failure budgets (AG-ORCH-03).

@@ -1,0 +1,1 @@
+//! The sidecar: the durable record of a run.

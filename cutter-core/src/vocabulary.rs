@@ -1,0 +1,1 @@
+//! Vocabularies of unit_kind, section_type and publication_type.

@@ -1,0 +1,1 @@
+//! Builders and spoilers shared by the cross-crate tests.
