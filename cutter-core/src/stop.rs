@@ -16,81 +16,12 @@ use core::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::limits::SLUG_MAX;
 use crate::machine::phase::Phase;
 use crate::machine::run::GateId;
 use crate::machine::{UnknownName, spelled};
 
-/// A short reason that can stand in a stored state: a lowercase letter, then lowercase
-/// letters, digits and underscores, at most [`SLUG_MAX`] bytes.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slug(String);
-
-impl Slug {
-    /// The text.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// Makes a slug of free text: letters are lowered, every run of other characters becomes
-    /// one underscore, the result is cut to [`SLUG_MAX`] bytes.
-    ///
-    /// # Errors
-    /// [`UnknownName`] if no ASCII letter is left to begin with.
-    pub fn from_words(words: &str) -> Result<Self, UnknownName> {
-        let mut out = String::new();
-        for c in words.chars() {
-            let c = c.to_ascii_lowercase();
-            let fits = c.is_ascii_lowercase() || (c.is_ascii_digit() && !out.is_empty());
-            if fits {
-                out.push(c);
-            } else if !out.is_empty() && !out.ends_with('_') {
-                out.push('_');
-            }
-            if out.len() == SLUG_MAX {
-                break;
-            }
-        }
-        out.trim_end_matches('_')
-            .parse()
-            .map_err(|_| UnknownName::new("reason", words, "at least one letter"))
-    }
-}
-
-impl FromStr for Slug {
-    type Err = UnknownName;
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        let fits = text.len() <= SLUG_MAX
-            && text.as_bytes().first().is_some_and(u8::is_ascii_lowercase)
-            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
-        if fits {
-            Ok(Self(text.to_owned()))
-        } else {
-            let expected = format!("a to z first, then a to z, 0 to 9 and _, at most {SLUG_MAX} characters");
-            Err(UnknownName::new("reason", text, expected))
-        }
-    }
-}
-
-impl fmt::Display for Slug {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.0)
-    }
-}
-
-impl Serialize for Slug {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
-
-impl<'de> Deserialize<'de> for Slug {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <Cow<'de, str>>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
+mod slug;
+pub use slug::Slug;
 
 /// Who may let a run go on (D23).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -394,10 +325,10 @@ impl StopReason {
     #[must_use]
     pub fn state_suffix(&self) -> Slug {
         match (self, self.kind().suffix()) {
-            (_, Some(suffix)) => Slug(suffix.to_owned()),
+            (_, Some(suffix)) => Slug::known(suffix),
             (Self::Sovereign(reason), None) => reason.clone(),
-            (Self::GateFailed(gate), None) => Slug(gate.failed_suffix().to_owned()),
-            (_, None) => Slug("internal_error".to_owned()),
+            (Self::GateFailed(gate), None) => Slug::known(gate.failed_suffix()),
+            (_, None) => Slug::known("internal_error"),
         }
     }
 
@@ -503,8 +434,8 @@ impl StopReason {
             Code::ApprovalInvalid => Self::ApprovalInvalid,
             Code::ApprovalChanged => Self::ApprovalChanged,
             Code::Refused => Self::Refused,
-            Code::Sovereign => Self::Sovereign(Slug("text_under_review".to_owned())),
-            Code::Drift => Self::Drift(Slug("row_count".to_owned())),
+            Code::Sovereign => Self::Sovereign(Slug::known("text_under_review")),
+            Code::Drift => Self::Drift(Slug::known("row_count")),
             Code::AndEscalate => Self::AndEscalate(Cap::Hard),
             Code::BetweenLegAAndLegB => Self::BetweenLegAAndLegB,
             Code::ReplayConflict => Self::ReplayConflict,
@@ -559,5 +490,4 @@ impl<'de> Deserialize<'de> for StopReason {
 }
 
 #[cfg(test)]
-#[path = "stop_tests.rs"]
 mod tests;

@@ -384,10 +384,12 @@ impl RunState {
             }
             _ => return Err(self.illegal(&to())),
         };
-        if !reason.is_recorded() {
+        let suffix = reason.state_suffix();
+        // a sovereign's word must not read back as another stop
+        if !reason.is_recorded() || StopClass::of_suffix(&suffix) != reason.class() {
             return Err(self.illegal(&to()));
         }
-        Ok(Self::Stopped { at, reason: reason.state_suffix() })
+        Ok(Self::Stopped { at, reason: suffix })
     }
 
     /// Goes on: a stopped run returns to the stage it kept, a run at a stage stays there
@@ -459,5 +461,4 @@ impl fmt::Display for RunState {
 }
 
 #[cfg(test)]
-#[path = "run_tests.rs"]
 mod tests;

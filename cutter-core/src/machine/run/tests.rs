@@ -150,6 +150,8 @@ fn an_authority_stop_is_never_downgraded() {
     let raised = operational.stop(&StopReason::Refused).unwrap();
     assert_eq!(raised, RunState::Stopped { at: Stage::Marked, reason: slug("refused") });
     assert!(operational.stop(&StopReason::DatabaseUnavailable).is_ok());
+    let posing = StopReason::Sovereign(slug("kb_upload"));
+    assert!(RunState::NEW.stop(&posing).is_err(), "a sovereign stop would read back as operational");
 }
 
 #[test]
