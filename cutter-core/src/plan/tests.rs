@@ -1,22 +1,35 @@
 use super::*;
 use std::vec::Vec;
 
-fn build(text: &[u8], change: impl FnOnce(&mut PlanInput<'_>)) -> CutPlan {
-    let profile = Profile::built_in("markdown").unwrap();
-    let (vocabulary, limits) = (Vocabulary::default(), MarkLimits::default());
-    let document_id = DocumentId::parse("ICX-CONST").unwrap();
-    let mut input = PlanInput {
-        document_id: &document_id,
-        text,
-        profile: &profile,
-        vocabulary: &vocabulary,
+struct Given {
+    document_id: DocumentId,
+    profile: Profile,
+    vocabulary: Vocabulary,
+    publication_type: Option<&'static str>,
+    depends_on: Vec<String>,
+}
+
+fn build(text: &[u8], change: impl FnOnce(&mut Given)) -> CutPlan {
+    let mut given = Given {
+        document_id: DocumentId::parse("ICX-CONST").unwrap(),
+        profile: Profile::built_in("markdown").unwrap(),
+        vocabulary: Vocabulary::default(),
         publication_type: None,
-        depends_on: &[],
+        depends_on: Vec::new(),
+    };
+    change(&mut given);
+    let limits = MarkLimits::default();
+    CutPlan::build(&PlanInput {
+        document_id: &given.document_id,
+        text,
+        profile: &given.profile,
+        vocabulary: &given.vocabulary,
+        publication_type: given.publication_type,
+        depends_on: &given.depends_on,
         limits: &limits,
         marker: None,
-    };
-    change(&mut input);
-    CutPlan::build(&input).unwrap()
+    })
+    .unwrap()
 }
 
 const TEXT: &[u8] = b"---\ntitle: x\n---\n# Constitution\n\n## Chapter I\n\n### Article 1\n\nFirst.\n\n### Article 2. Name\n\nSecond.\n";
@@ -97,17 +110,14 @@ fn every_input_is_covered_by_the_manifest_digest() {
     let base = build(TEXT, |_| {});
     assert_eq!(base, build(TEXT, |_| {}));
     let mut digests = std::vec![base.manifest_digest];
-    let other_id = DocumentId::parse("OTHER").unwrap();
-    digests.push(build(TEXT, |input| input.document_id = &other_id).manifest_digest);
-    digests.push(build(TEXT, |input| input.publication_type = Some("constitution")).manifest_digest);
-    let depends = ["BASE-LAW".to_string()];
-    digests.push(build(TEXT, |input| input.depends_on = &depends).manifest_digest);
-    let mut vocabulary = Vocabulary::default();
-    vocabulary.unit_kind.insert("verse".into());
-    digests.push(build(TEXT, |input| input.vocabulary = &vocabulary).manifest_digest);
-    let mut profile = Profile::built_in("markdown").unwrap();
-    profile.depth = Some(1);
-    digests.push(build(TEXT, |input| input.profile = &profile).manifest_digest);
+    digests
+        .push(build(TEXT, |given| given.document_id = DocumentId::parse("OTHER").unwrap()).manifest_digest);
+    digests.push(build(TEXT, |given| given.publication_type = Some("constitution")).manifest_digest);
+    digests.push(build(TEXT, |given| given.depends_on.push("BASE-LAW".into())).manifest_digest);
+    digests.push(
+        build(TEXT, |given| assert!(given.vocabulary.unit_kind.insert("verse".into()))).manifest_digest,
+    );
+    digests.push(build(TEXT, |given| given.profile.depth = Some(1)).manifest_digest);
     let mut text = TEXT.to_vec();
     text[5] = b'T';
     digests.push(build(&text, |_| {}).manifest_digest);
@@ -119,20 +129,18 @@ fn every_input_is_covered_by_the_manifest_digest() {
 
 #[test]
 fn depends_on_is_a_set() {
-    let (a, b) = (["B".to_string(), "A".to_string()], ["A".to_string(), "B".to_string(), "A".to_string()]);
-    assert_eq!(
-        build(TEXT, |input| input.depends_on = &a).manifest_digest,
-        build(TEXT, |input| input.depends_on = &b).manifest_digest
-    );
+    let with = |list: &[&str]| {
+        build(TEXT, |given| given.depends_on = list.iter().map(ToString::to_string).collect()).manifest_digest
+    };
+    assert_eq!(with(&["B", "A"]), with(&["A", "B", "A"]));
+    assert_ne!(with(&["B", "A"]), with(&["B"]));
 }
 
 #[test]
 fn unknown_words_are_reported_not_refused() {
-    let mut vocabulary = Vocabulary::default();
-    vocabulary.unit_kind.remove("article");
-    let plan = build(TEXT, |input| {
-        input.vocabulary = &vocabulary;
-        input.publication_type = Some("poem");
+    let plan = build(TEXT, |given| {
+        assert!(given.vocabulary.unit_kind.remove("article"));
+        given.publication_type = Some("poem");
     });
     let words: Vec<&str> = plan.unknown_words.iter().map(|w| w.word.as_str()).collect();
     assert_eq!(words, ["poem", "article"]);
