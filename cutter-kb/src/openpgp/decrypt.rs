@@ -22,6 +22,11 @@ pub struct DecryptFacts {
     pub plaintext_bytes: u64,
     /// sha256 of what was written.
     pub plaintext_sha256: Digest,
+    /// Bytes read.
+    pub ciphertext_bytes: u64,
+    /// sha256 of what was read: compare it with the recorded one. The integrity check does
+    /// not cover the packet that carries the session key, where some bits mean nothing.
+    pub ciphertext_sha256: Digest,
 }
 
 /// Decrypts `ciphertext` with `key` into `plaintext`.
@@ -44,7 +49,8 @@ fn decrypt<R: Read + Send, W: Write>(
     plaintext: &mut W,
 ) -> Result<DecryptFacts, OpenPgpError> {
     let refused = |e: pgp::errors::Error| OpenPgpError::Data(e.to_string());
-    let mut source = Source(BufReader::with_capacity(CHUNK, ciphertext));
+    let counted = Counted { inner: ciphertext, hasher: Hasher::new(), bytes: 0 };
+    let mut source = Source(BufReader::with_capacity(CHUNK, counted));
     let (bytes, hasher) = {
         let message = Message::from_bytes(&mut source).map_err(refused)?;
         if !message.is_encrypted() {
@@ -70,7 +76,13 @@ fn decrypt<R: Read + Send, W: Write>(
         Err(source) => return Err(OpenPgpError::Io { op: "read ciphertext", source }),
     }
     plaintext.flush().map_err(|source| OpenPgpError::Io { op: "write plaintext", source })?;
-    Ok(DecryptFacts { plaintext_bytes: bytes, plaintext_sha256: hasher.finish() })
+    let counted = source.0.into_inner();
+    Ok(DecryptFacts {
+        plaintext_bytes: bytes,
+        plaintext_sha256: hasher.finish(),
+        ciphertext_bytes: counted.bytes,
+        ciphertext_sha256: counted.hasher.finish(),
+    })
 }
 
 fn copy<W: Write>(message: &mut Message<'_>, plaintext: &mut W) -> Result<(u64, Hasher), OpenPgpError> {
@@ -88,6 +100,21 @@ fn copy<W: Write>(message: &mut Message<'_>, plaintext: &mut W) -> Result<(u64, 
         plaintext.write_all(chunk).map_err(|source| OpenPgpError::Io { op: "write plaintext", source })?;
         hasher.update(chunk);
         bytes += read as u64;
+    }
+}
+
+struct Counted<R> {
+    inner: R,
+    hasher: Hasher,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(buffer)?;
+        self.hasher.update(buffer.get(..read).unwrap_or_default());
+        self.bytes += read as u64;
+        Ok(read)
     }
 }
 
