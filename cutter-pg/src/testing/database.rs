@@ -128,3 +128,72 @@ impl Drop for TestDatabase {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::TestServer;
+    use super::*;
+
+    /// The access list and the settings of a database, as text.
+    fn facts(client: &mut Client, name: &str) -> (Vec<String>, Vec<String>) {
+        let acl = client
+            .query_one(
+                "SELECT array_agg(pg_get_userbyid(a.grantee) || ' ' || a.privilege_type ORDER BY 1)
+                 FROM pg_database d, aclexplode(d.datacl) a WHERE d.datname = $1",
+                &[&name],
+            )
+            .unwrap();
+        let settings = client
+            .query_one(
+                "SELECT array_agg(s ORDER BY s) FROM pg_db_role_setting r JOIN pg_database d ON d.oid = r.setdatabase,
+                 unnest(r.setconfig) s WHERE d.datname = $1",
+                &[&name],
+            )
+            .unwrap();
+        (acl.get(0), settings.get(0))
+    }
+
+    #[test]
+    fn a_copy_has_the_templates_access_list_and_settings() {
+        let server = TestServer::own();
+        let template = server.empty_database();
+        let admin = || server.dsn(Login::Admin, "postgres");
+        let mut client = admin().config().unwrap().connect(NoTls).unwrap();
+        client
+            .batch_execute(&format!(
+                "REVOKE ALL ON DATABASE {0} FROM PUBLIC;
+                 GRANT CONNECT ON DATABASE {0} TO cutter_ro, cutter_exec;
+                 ALTER DATABASE {0} SET search_path = pg_catalog, pg_temp;
+                 ALTER DATABASE {0} SET lock_timeout = '7s';
+                 ALTER DATABASE {0} OWNER TO cutter_owner;",
+                template.name()
+            ))
+            .unwrap();
+        let of = Template::of(&mut client, template.name()).unwrap();
+        let copy = TestDatabase::copy_of(&of, admin(), server.cluster().clone());
+        assert_eq!(facts(&mut client, copy.name()), facts(&mut client, template.name()));
+        assert_eq!(Template::of(&mut client, copy.name()).unwrap().grants, of.grants);
+        drop(copy.client(Login::Ro));
+        assert!(copy.dsn(Login::Review).config().unwrap().connect(NoTls).is_err());
+    }
+
+    #[test]
+    fn many_tests_at_once_get_databases_of_their_own() {
+        let names: std::collections::BTreeSet<String> = std::thread::scope(|scope| {
+            let tests: Vec<_> = (0..8)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let database = TestServer::shared().fresh_database();
+                        database
+                            .client(Login::Admin)
+                            .batch_execute("CREATE TABLE public.only_mine (a int)")
+                            .unwrap();
+                        database.name().to_owned()
+                    })
+                })
+                .collect();
+            tests.into_iter().map(|test| test.join().unwrap()).collect()
+        });
+        assert_eq!(names.len(), 8);
+    }
+}

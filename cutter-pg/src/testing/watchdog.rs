@@ -16,10 +16,14 @@ if [ -f "$home/pg.location" ]; then
 fi
 n=0
 while [ -f "$cluster/data/postmaster.pid" ] && [ $n -lt 200 ]; do
-  pid=$(head -n 1 "$cluster/data/postmaster.pid" 2>/dev/null)
-  [ -n "$pid" ] && { kill -QUIT "$pid" 2>/dev/null || break; }
-  sleep 0.05
   n=$((n + 1))
+  pid=$(head -n 1 "$cluster/data/postmaster.pid" 2>/dev/null)
+  [ -n "$pid" ] || { sleep 0.05; continue; }
+  case $(cat "/proc/$pid/comm" 2>/dev/null || ps -o comm= -p "$pid" 2>/dev/null) in
+    *postgres* | *postmaster*) kill -QUIT "$pid" 2>/dev/null || break ;;
+    *) break ;;
+  esac
+  sleep 0.05
 done
 rm -rf -- "$cluster" "$home"
 "#;
