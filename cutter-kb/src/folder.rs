@@ -378,10 +378,10 @@ fn walk(folder: &Folder, at: &str, prefix: &str, found: &mut Vec<String>) -> Fil
             FileType::RegularFile if path.starts_with(prefix) => found.push(path),
             FileType::Directory => {
                 let inside = format!("{path}/");
-                if inside.starts_with(prefix) || prefix.starts_with(&inside) {
-                    if let Some(inner) = folder.folder(&name)? {
-                        walk(&inner, &inside, prefix, found)?;
-                    }
+                if (inside.starts_with(prefix) || prefix.starts_with(&inside))
+                    && let Some(inner) = folder.folder(&name)?
+                {
+                    walk(&inner, &inside, prefix, found)?;
                 }
             }
             _ => {}
@@ -393,10 +393,10 @@ fn walk(folder: &Folder, at: &str, prefix: &str, found: &mut Vec<String>) -> Fil
 fn sweep_below(folder: &Folder) -> FileResult<usize> {
     let mut swept = folder.sweep()?.len();
     for (name, kind) in folder.names()? {
-        if kind == FileType::Directory {
-            if let Some(inner) = folder.folder(&name)? {
-                swept += sweep_below(&inner)?;
-            }
+        if kind == FileType::Directory
+            && let Some(inner) = folder.folder(&name)?
+        {
+            swept += sweep_below(&inner)?;
         }
     }
     Ok(swept)
@@ -437,12 +437,11 @@ fn scan_index(file: &std::fs::File, run_id: &str) -> std::io::Result<IndexScan> 
         if line.last() == Some(&b'\r') {
             line.pop();
         }
-        if scan.line.is_none() {
-            if let Ok(text) = std::str::from_utf8(&line) {
-                if is_line_of(text, run_id) {
-                    scan.line = Some(text.to_owned());
-                }
-            }
+        if scan.line.is_none()
+            && let Ok(text) = std::str::from_utf8(&line)
+            && is_line_of(text, run_id)
+        {
+            scan.line = Some(text.to_owned());
         }
     }
 }

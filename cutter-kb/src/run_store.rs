@@ -169,7 +169,7 @@ impl FileRunStore {
     pub fn mirror(&self, run_id: &str, name: &str, bytes: &[u8]) -> FileResult<()> {
         let at = self.run_path(run_id).join("…");
         check_name(name).map_err(|why| FileError::invalid("mirror", &at, why))?;
-        if !Path::new(name).extension().is_some_and(|e| e == "md") {
+        if Path::new(name).extension().is_none_or(|e| e != "md") {
             return Err(FileError::invalid(
                 "mirror",
                 at,
@@ -319,10 +319,10 @@ impl FileRunStore {
                 continue;
             }
             let rev = root.folder(&name)?.map(|run| run.folder(REV)).transpose()?.flatten();
-            if let Some(rev) = rev {
-                if rev.open_file(&revision_name(1))?.is_some() {
-                    runs.push(name);
-                }
+            if let Some(rev) = rev
+                && rev.open_file(&revision_name(1))?.is_some()
+            {
+                runs.push(name);
             }
         }
         Ok(runs)

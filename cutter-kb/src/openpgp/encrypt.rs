@@ -73,7 +73,7 @@ pub struct EncryptFacts {
 /// message: a writer that is dropped leaves a cut-off message that cannot be decrypted.
 pub struct EncryptWriter<W: Write + Send + 'static> {
     channel: Option<SyncSender<Piece>>,
-    worker: Option<JoinHandle<(Sink<W>, Result<(), String>)>>,
+    worker: Option<JoinHandle<Ended<W>>>,
     pending: Vec<u8>,
     hasher: Hasher,
     bytes: u64,
@@ -85,6 +85,9 @@ impl<W: Write + Send + 'static> fmt::Debug for EncryptWriter<W> {
         write!(f, "EncryptWriter({} bytes to {})", self.bytes, self.recipient)
     }
 }
+
+/// What the thread hands back: the sink, and what the library said.
+type Ended<W> = (Sink<W>, Result<(), String>);
 
 enum Piece {
     Bytes(Vec<u8>),
@@ -144,7 +147,7 @@ impl<W: Write + Send + 'static> EncryptWriter<W> {
         channel.send(piece).map_err(|_| gone())
     }
 
-    fn join(&mut self) -> Result<(Sink<W>, Result<(), String>), OpenPgpError> {
+    fn join(&mut self) -> Result<Ended<W>, OpenPgpError> {
         let stopped = || OpenPgpError::operation("encrypt", "the encryption thread stopped");
         self.worker.take().ok_or_else(stopped)?.join().map_err(|_| stopped())
     }
@@ -179,7 +182,7 @@ impl<W: Write + Send + 'static> Drop for EncryptWriter<W> {
     }
 }
 
-fn run<W: Write>(to: &Recipient, receiver: Receiver<Piece>, out: W) -> (Sink<W>, Result<(), String>) {
+fn run<W: Write>(to: &Recipient, receiver: Receiver<Piece>, out: W) -> Ended<W> {
     let mut sink = Sink { out, hasher: Hasher::new(), bytes: 0, failed: None };
     let outcome = encrypt(to, receiver, &mut sink).map_err(|e| e.to_string());
     let flushed = sink.flush().map_err(|e| e.to_string());
