@@ -183,7 +183,8 @@ fn a_full_disk_is_reported_as_such() {
         Err(OpenPgpError::Io { source, .. }) => assert_eq!(source.raw_os_error(), Some(28)),
         other => panic!("expected no space left, observed {other:?}"),
     }
-    assert!(outcome.is_err(), "writing went on into a full disk");
+    let told = outcome.expect_err("writing went on into a full disk");
+    assert_eq!(told.raw_os_error(), Some(28), "{told}");
 }
 
 fn resident_kib() -> u64 {

@@ -8,7 +8,8 @@
 use pgp::composed::{SignedPublicKey, SignedPublicSubKey};
 use pgp::crypto::hash::HashAlgorithm;
 use pgp::packet::{Signature, SignatureType, SubpacketData};
-use pgp::types::{Fingerprint as RawFingerprint, KeyDetails, KeyVersion, PublicParams, Tag};
+use pgp::ser::Serialize as _;
+use pgp::types::{Fingerprint as RawFingerprint, KeyDetails, KeyVersion, PublicParams, RsaPublicParams, Tag};
 
 use super::CLOCK_SKEW_SECONDS;
 
@@ -258,11 +259,7 @@ fn check_algorithm(key: &dyn KeyDetails, wanted: Use) -> Result<(), Fault> {
         return Err(Fault::new("key_version", format!("key version {:?} is not accepted", key.version())));
     }
     let good = match (key.public_params(), wanted) {
-        (PublicParams::RSA(rsa), _) => {
-            use pgp::ser::Serialize as _;
-            // two length-prefixed numbers: the modulus takes all but a few bytes
-            rsa.write_len() >= 2048 / 8
-        }
+        (PublicParams::RSA(rsa), _) => modulus_bits(rsa) >= 2048,
         (
             PublicParams::EdDSALegacy(_)
             | PublicParams::Ed25519(_)
@@ -284,6 +281,14 @@ fn check_algorithm(key: &dyn KeyDetails, wanted: Use) -> Result<(), Fault> {
             format!("algorithm {:?} is not accepted, or the key is too short", key.algorithm()),
         )),
         _ => Err(flags_fault(wanted)),
+    }
+}
+
+/// The parameters begin with the modulus, and that with its length in bits (RFC 9580 §3.2).
+fn modulus_bits(rsa: &RsaPublicParams) -> u16 {
+    match rsa.to_bytes().unwrap_or_default()[..] {
+        [high, low, ..] => u16::from_be_bytes([high, low]),
+        _ => 0,
     }
 }
 

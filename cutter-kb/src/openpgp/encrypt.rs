@@ -73,7 +73,8 @@ pub struct EncryptFacts {
 /// message: a writer that is dropped leaves a cut-off message that cannot be decrypted.
 pub struct EncryptWriter<W: Write + Send + 'static> {
     channel: Option<SyncSender<Piece>>,
-    worker: Option<JoinHandle<(Sink<W>, Result<(), String>)>>,
+    worker: Option<JoinHandle<Ended<W>>>,
+    ended: Option<Ended<W>>,
     pending: Vec<u8>,
     hasher: Hasher,
     bytes: u64,
@@ -85,6 +86,9 @@ impl<W: Write + Send + 'static> fmt::Debug for EncryptWriter<W> {
         write!(f, "EncryptWriter({} bytes to {})", self.bytes, self.recipient)
     }
 }
+
+/// What the thread hands back: the sink, and what the library said.
+type Ended<W> = (Sink<W>, Result<(), String>);
 
 enum Piece {
     Bytes(Vec<u8>),
@@ -103,6 +107,7 @@ impl<W: Write + Send + 'static> EncryptWriter<W> {
         Ok(Self {
             channel: Some(channel),
             worker: Some(worker),
+            ended: None,
             pending: Vec::with_capacity(CHUNK),
             hasher: Hasher::new(),
             bytes: 0,
@@ -139,12 +144,26 @@ impl<W: Write + Send + 'static> EncryptWriter<W> {
     }
 
     fn send(&mut self, piece: Piece) -> io::Result<()> {
-        let gone = || io::Error::new(io::ErrorKind::BrokenPipe, "encryption has ended");
-        let channel = self.channel.as_ref().ok_or_else(gone)?;
-        channel.send(piece).map_err(|_| gone())
+        let channel = self.channel.as_ref();
+        if channel.is_some_and(|channel| channel.send(piece).is_ok()) {
+            return Ok(());
+        }
+        // the thread has ended early: say why, with the system's own error number
+        if self.ended.is_none() {
+            self.ended = self.worker.take().and_then(|worker| worker.join().ok());
+        }
+        let failed = self.ended.as_ref().and_then(|(sink, _)| sink.failed.as_ref());
+        Err(match failed.map(|error| (error.raw_os_error(), error)) {
+            Some((Some(number), _)) => io::Error::from_raw_os_error(number),
+            Some((None, error)) => io::Error::new(error.kind(), error.to_string()),
+            None => io::Error::new(io::ErrorKind::BrokenPipe, "encryption has ended"),
+        })
     }
 
-    fn join(&mut self) -> Result<(Sink<W>, Result<(), String>), OpenPgpError> {
+    fn join(&mut self) -> Result<Ended<W>, OpenPgpError> {
+        if let Some(ended) = self.ended.take() {
+            return Ok(ended);
+        }
         let stopped = || OpenPgpError::operation("encrypt", "the encryption thread stopped");
         self.worker.take().ok_or_else(stopped)?.join().map_err(|_| stopped())
     }
@@ -179,7 +198,7 @@ impl<W: Write + Send + 'static> Drop for EncryptWriter<W> {
     }
 }
 
-fn run<W: Write>(to: &Recipient, receiver: Receiver<Piece>, out: W) -> (Sink<W>, Result<(), String>) {
+fn run<W: Write>(to: &Recipient, receiver: Receiver<Piece>, out: W) -> Ended<W> {
     let mut sink = Sink { out, hasher: Hasher::new(), bytes: 0, failed: None };
     let outcome = encrypt(to, receiver, &mut sink).map_err(|e| e.to_string());
     let flushed = sink.flush().map_err(|e| e.to_string());
