@@ -1,0 +1,19 @@
+//! From configuration to ports: the one place that knows every adapter.
+//!
+//! Also what the process owes to its surroundings: signals, environment, panics.
+
+mod environment;
+mod guard;
+mod hooks;
+mod keys;
+mod ports;
+mod process;
+
+pub(crate) use environment::{RandomIds, SystemClock, now};
+pub(crate) use guard::{Driving, drive};
+pub(crate) use hooks::tell;
+pub(crate) use keys::{
+    KeySigner, PinnedKeys, load_pair, load_public, read_seed, write_new_secret, write_public,
+};
+pub(crate) use ports::{Database, Stores, policy, start_private, stores};
+pub(crate) use process::{caller, prepare_process, variable};
