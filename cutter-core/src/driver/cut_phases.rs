@@ -216,7 +216,7 @@ impl Run<'_> {
             approval_kb_id: record.approval_kb_id.clone(),
             document,
             sha256: record.sha256.unwrap_or(Digest::from_bytes([0; 32])),
-            nonce: self.answered_nonce()?,
+            nonce: record.nonce.clone(),
             fingerprint: record.fingerprint.clone(),
             actor: record.actor.clone(),
             expires: record.expires_utc,
