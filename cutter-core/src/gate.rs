@@ -1,1 +1,430 @@
 //! Gates: facts in, a named verdict out.
+//!
+//! A gate never reads or writes anything. An adapter observes and fills a facts struct, the
+//! gate's `judge` turns it into a [`GateReport`], the driver acts on the report. Three rules
+//! hold for every gate, and tests hold them to it:
+//!
+//! - every invariant is judged and listed, passed ones too; nothing is short-circuited;
+//! - a fact that is absent or unreadable fails the check that needs it;
+//! - every invariant is data ([`INVARIANTS`]), and for each of them a test spoils a clean
+//!   example so that exactly that check fails.
+//!
+//! An embedder adds rules of its own with [`GateReport::push`]; they count as ours do.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::run::GateId;
+
+pub mod authorization;
+pub mod backup;
+pub mod closeout;
+pub mod cut_leg_a;
+pub mod cutplan;
+mod effect;
+pub mod grant_probe;
+pub mod leg_b_record;
+pub mod lifecycle_enact;
+pub mod lifecycle_request;
+pub mod mark;
+pub mod source_pin;
+pub mod structural_verify;
+pub mod void;
+pub mod write_verify;
+
+/// One invariant as it was judged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Check {
+    /// The invariant's id, say `mark.region_sha_matches`.
+    pub invariant: String,
+    /// What must be, for people.
+    pub expected: String,
+    /// What was seen, for people; `absent` if the fact was not there.
+    pub observed: String,
+    /// Does it hold?
+    pub ok: bool,
+}
+
+/// The longest text kept of an expected or observed value, in bytes.
+const VALUE_MAX_BYTES: usize = 400;
+/// What stands for a fact that was not there.
+pub const ABSENT: &str = "absent";
+
+impl Check {
+    /// A check whose verdict the caller computed.
+    pub fn new(invariant: &str, expected: impl fmt::Display, observed: impl fmt::Display, ok: bool) -> Self {
+        Self {
+            invariant: invariant.to_owned(),
+            expected: clip(&expected.to_string(), VALUE_MAX_BYTES),
+            observed: clip(&observed.to_string(), VALUE_MAX_BYTES),
+            ok,
+        }
+    }
+
+    /// Holds if both are equal.
+    pub fn equal<T: PartialEq + fmt::Display>(invariant: &str, expected: &T, observed: &T) -> Self {
+        Self::new(invariant, expected, observed, expected == observed)
+    }
+
+    /// Holds if the fact is there and equal.
+    pub fn equal_some<T: PartialEq + fmt::Display>(
+        invariant: &str,
+        expected: &T,
+        observed: Option<&T>,
+    ) -> Self {
+        match observed {
+            Some(observed) => Self::equal(invariant, expected, observed),
+            None => Self::new(invariant, expected, ABSENT, false),
+        }
+    }
+
+    /// Holds if `low <= observed <= high`.
+    #[must_use]
+    pub fn within(invariant: &str, low: u64, high: u64, observed: u64) -> Self {
+        Self::new(invariant, format!("{low} to {high}"), observed, (low..=high).contains(&observed))
+    }
+
+    /// Holds if nothing was found. Shows the first of what was.
+    pub fn empty<T: fmt::Display>(invariant: &str, found: &[T]) -> Self {
+        Self::new(invariant, "none", listed(found), found.is_empty())
+    }
+
+    /// Holds if the fact is true.
+    #[must_use]
+    pub fn truth(invariant: &str, observed: bool) -> Self {
+        Self::new(invariant, true, observed, observed)
+    }
+}
+
+/// The first few of a list with the number of the rest; `none` if it is empty.
+fn listed<T: fmt::Display>(found: &[T]) -> String {
+    const SHOWN: usize = 5;
+    if found.is_empty() {
+        return "none".to_owned();
+    }
+    let mut text = String::new();
+    for (i, item) in found.iter().take(SHOWN).enumerate() {
+        if i > 0 {
+            text.push_str(", ");
+        }
+        text.push_str(&clip(&item.to_string(), VALUE_MAX_BYTES / SHOWN - 4));
+    }
+    if found.len() > SHOWN {
+        text.push_str(&format!(" and {} more", found.len() - SHOWN));
+    }
+    text
+}
+
+/// At most `max` bytes of a text, cut between characters, with `…` where it was cut.
+pub(crate) fn clip(text: &str, max: usize) -> String {
+    if text.len() <= max {
+        return text.to_owned();
+    }
+    let mut end = max.saturating_sub('…'.len_utf8());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}…", text.get(..end).unwrap_or_default())
+}
+
+/// A gate's verdict: every invariant that was judged, in the gate's order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateReport {
+    /// Which gate.
+    pub gate: GateId,
+    /// All checks.
+    pub checks: Vec<Check>,
+}
+
+impl GateReport {
+    /// Puts checks under a gate's name.
+    #[must_use]
+    pub const fn new(gate: GateId, checks: Vec<Check>) -> Self {
+        Self { gate, checks }
+    }
+
+    /// Did everything hold? A report without checks did not: a gate that looked at nothing
+    /// has passed nothing.
+    #[must_use]
+    pub fn ok(&self) -> bool {
+        !self.checks.is_empty() && self.checks.iter().all(|c| c.ok)
+    }
+
+    /// The checks that did not hold, in order.
+    #[must_use]
+    pub fn failures(&self) -> Vec<&Check> {
+        self.checks.iter().filter(|c| !c.ok).collect()
+    }
+
+    /// Invariant → held, as the sidecar keeps it. An invariant that was judged twice held
+    /// only if it held both times.
+    #[must_use]
+    pub fn as_map(&self) -> BTreeMap<String, bool> {
+        let mut map = BTreeMap::new();
+        for check in &self.checks {
+            let held = map.entry(check.invariant.clone()).or_insert(true);
+            *held = *held && check.ok;
+        }
+        map
+    }
+
+    /// Appends a check, say an embedder's own rule.
+    pub fn push(&mut self, check: Check) {
+        self.checks.push(check);
+    }
+}
+
+/// One line for an operator: the gate, and each failed invariant with expected and observed.
+impl fmt::Display for GateReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.gate.as_str())?;
+        if self.ok() {
+            return write!(f, ": passed, {} invariants", self.checks.len());
+        }
+        write!(f, ": refused")?;
+        if self.checks.is_empty() {
+            write!(f, "; nothing was checked")?;
+        }
+        for c in self.checks.iter().filter(|c| !c.ok) {
+            write!(f, "; {}: expected {}, observed {}", c.invariant, c.expected, c.observed)?;
+        }
+        Ok(())
+    }
+}
+
+/// An invariant as data: the same id is sidecar key, row in the report and entry in the docs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Invariant {
+    /// Stable id, `<gate>.<what>`.
+    pub id: &'static str,
+    /// The gate that judges it.
+    pub gate: GateId,
+    /// What must hold, in one sentence.
+    pub what: &'static str,
+    /// Where the requirement stands.
+    pub clause: &'static str,
+}
+
+const fn invariant(id: &'static str, gate: GateId, what: &'static str, clause: &'static str) -> Invariant {
+    Invariant { id, gate, what, clause }
+}
+
+const PARTS: &[&[Invariant]] = &[
+    source_pin::INVARIANTS,
+    mark::INVARIANTS,
+    cutplan::INVARIANTS,
+    backup::INVARIANTS,
+    grant_probe::INVARIANTS,
+    authorization::INVARIANTS,
+    cut_leg_a::INVARIANTS,
+    structural_verify::INVARIANTS,
+    leg_b_record::INVARIANTS,
+    write_verify::INVARIANTS,
+    lifecycle_request::INVARIANTS,
+    lifecycle_enact::INVARIANTS,
+    void::INVARIANTS,
+    closeout::INVARIANTS,
+];
+
+const TOTAL: usize = {
+    let (mut n, mut i) = (0, 0);
+    while i < PARTS.len() {
+        n += PARTS[i].len();
+        i += 1;
+    }
+    n
+};
+
+const ALL: [Invariant; TOTAL] = {
+    let mut out = [source_pin::INVARIANTS[0]; TOTAL];
+    let (mut n, mut i) = (0, 0);
+    while i < PARTS.len() {
+        let mut j = 0;
+        while j < PARTS[i].len() {
+            out[n] = PARTS[i][j];
+            n += 1;
+            j += 1;
+        }
+        i += 1;
+    }
+    out
+};
+
+/// Every invariant of every gate, in the order of a run.
+pub static INVARIANTS: &[Invariant] = &ALL;
+
+/// The page `docs/invariants.md`: all invariants by gate, from the same data that judges.
+#[must_use]
+pub fn invariants_markdown() -> String {
+    let mut out = String::from(
+        "# Invariants\n\n\
+         Generated from the gates; do not edit. Every invariant is judged every time, and listed with\n\
+         expected and observed value whether it held or not. A fact that is absent fails its invariant.\n",
+    );
+    for part in PARTS {
+        let Some(first) = part.first() else { continue };
+        let prefix = first.id.split('.').next().unwrap_or(first.id);
+        out.push_str(&format!("\n## {prefix}\n\n"));
+        let mut gates: Vec<&str> = part.iter().map(|i| i.gate.as_str()).collect();
+        gates.dedup();
+        let role = if prefix == "approval" {
+            "judged at `SG_cut_authz`, `SG_lifecycle_authz` and `SG_failure_escalation`".to_owned()
+        } else {
+            format!("judged at `{}`", gates.join("`, `"))
+        };
+        out.push_str(&format!("{} invariants, {role}.\n\n", part.len()));
+        out.push_str("| invariant | holds if | from |\n| --- | --- | --- |\n");
+        for i in *part {
+            out.push_str(&format!("| `{}` | {} | {} |\n", i.id, i.what, i.clause));
+        }
+    }
+    out
+}
+
+/// Spoiled examples of a gate: which invariant was spoiled, and the report that came out.
+#[cfg(test)]
+pub(crate) type Spoiled = Vec<(&'static str, GateReport)>;
+
+#[cfg(test)]
+macro_rules! spoilers {
+    ($facts:ty, $judge:expr; $($id:literal => |$f:ident| $spoil:expr;)+) => {
+        pub(crate) fn spoilers() -> $crate::gate::Spoiled {
+            std::vec![$({
+                let mut $f = <$facts>::example();
+                $spoil;
+                ($id, $judge(&$f))
+            }),+]
+        }
+    };
+}
+#[cfg(test)]
+pub(crate) use spoilers;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::{BTreeMap, BTreeSet};
+
+    fn all_spoiled() -> Spoiled {
+        let mut all = Vec::new();
+        all.extend(source_pin::tests::spoilers());
+        all.extend(mark::tests::spoilers());
+        all.extend(cutplan::tests::spoilers());
+        all.extend(backup::tests::spoilers());
+        all.extend(grant_probe::tests::spoilers());
+        all.extend(authorization::tests::spoilers());
+        all.extend(cut_leg_a::tests::spoilers());
+        all.extend(structural_verify::tests::spoilers());
+        all.extend(leg_b_record::tests::spoilers());
+        all.extend(write_verify::tests::spoilers());
+        all.extend(lifecycle_request::tests::spoilers());
+        all.extend(lifecycle_enact::tests::spoilers());
+        all.extend(void::tests::spoilers());
+        all.extend(closeout::tests::spoilers());
+        all
+    }
+
+    #[test]
+    fn every_invariant_has_a_spoiler_that_fails_it_and_nothing_else() {
+        let mut by_id: BTreeMap<&str, Vec<GateReport>> = BTreeMap::new();
+        for (id, report) in all_spoiled() {
+            by_id.entry(id).or_default().push(report);
+        }
+        for invariant in INVARIANTS {
+            let Some(reports) = by_id.remove(invariant.id) else {
+                panic!("{} has no spoiler", invariant.id);
+            };
+            for report in reports {
+                let failed: Vec<&str> = report.failures().iter().map(|c| c.invariant.as_str()).collect();
+                assert_eq!(failed, [invariant.id], "{report}");
+                assert!(!report.ok());
+            }
+        }
+        assert!(by_id.is_empty(), "spoilers of no invariant: {:?}", by_id.keys());
+    }
+
+    #[test]
+    fn each_judge_lists_exactly_its_invariants_and_its_example_is_clean() {
+        for (part, report) in PARTS.iter().zip([
+            source_pin::judge(&source_pin::SourcePinFacts::example()),
+            mark::judge(&mark::MarkFacts::example()),
+            cutplan::judge(&cutplan::CutplanFacts::example()),
+            backup::judge(&backup::BackupFacts::example()),
+            grant_probe::judge(&grant_probe::example()),
+            authorization::judge(&authorization::AuthorizationFacts::example()),
+            cut_leg_a::judge(&cut_leg_a::LegAFacts::example()),
+            structural_verify::tests::judge_example(),
+            leg_b_record::judge(&leg_b_record::LegBFacts::example()),
+            write_verify::judge(&write_verify::WriteVerifyFacts::example()),
+            lifecycle_request::judge(&lifecycle_request::LifecycleRequestFacts::example()),
+            lifecycle_enact::judge(&lifecycle_enact::EnactFacts::example()),
+            void::judge(&void::VoidFacts::example()),
+            closeout::judge(&closeout::CloseoutFacts::example()),
+        ]) {
+            assert!(report.ok(), "{report}");
+            let listed: BTreeSet<&str> = report.checks.iter().map(|c| c.invariant.as_str()).collect();
+            let declared: BTreeSet<&str> = part.iter().map(|i| i.id).collect();
+            if part[0].id.starts_with("approval.") {
+                // which fields are named depends on what is asked
+                assert!(listed.is_subset(&declared), "{:?}", listed.difference(&declared));
+            } else {
+                assert_eq!(listed, declared);
+            }
+            assert_eq!(listed.len(), report.checks.len(), "an invariant is listed twice");
+        }
+    }
+
+    #[test]
+    fn ids_are_unique_and_written_alike() {
+        let ids: BTreeSet<&str> = INVARIANTS.iter().map(|i| i.id).collect();
+        assert_eq!(ids.len(), INVARIANTS.len());
+        for i in INVARIANTS {
+            let ok = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+            let (gate, name) = i.id.split_once('.').unwrap();
+            assert!(gate.chars().all(ok) && name.chars().all(ok), "{}", i.id);
+            assert!(!i.what.is_empty() && !i.clause.is_empty() && !i.what.contains('|'), "{}", i.id);
+        }
+    }
+
+    #[test]
+    fn a_report_without_checks_passes_nothing() {
+        let report = GateReport::new(GateId::Mark, Vec::new());
+        assert!(!report.ok());
+        assert!(report.to_string().contains("nothing was checked"));
+    }
+
+    #[test]
+    fn a_check_of_an_embedder_counts() {
+        let mut report = source_pin::judge(&source_pin::SourcePinFacts::example());
+        report.push(Check::truth("own.seal_present", false));
+        assert!(!report.ok());
+        assert_eq!(report.as_map().get("own.seal_present"), Some(&false));
+        assert!(report.to_string().contains("own.seal_present: expected true, observed false"));
+    }
+
+    #[test]
+    fn an_invariant_judged_twice_held_only_if_it_held_both_times() {
+        let checks = alloc::vec![Check::truth("a.b", false), Check::truth("a.b", true)];
+        assert_eq!(GateReport::new(GateId::Mark, checks).as_map().get("a.b"), Some(&false));
+    }
+
+    #[test]
+    fn long_values_are_cut_between_characters() {
+        let check = Check::new("a.b", "é".repeat(900), "x", false);
+        assert!(check.expected.len() <= VALUE_MAX_BYTES && check.expected.ends_with('…'));
+    }
+
+    #[test]
+    fn a_report_survives_json() {
+        let report = mark::judge(&mark::MarkFacts::example());
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(serde_json::from_str::<GateReport>(&text).unwrap(), report);
+        assert!(text.contains("\"gate\":\"IG_mark\""));
+    }
+}

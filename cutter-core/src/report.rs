@@ -1,1 +1,1 @@
-//! Phase reports.
+//! Reports.

@@ -1,0 +1,140 @@
+//! IG_mark: the region, extracted again independently, is the pinned one; the candidates
+//! partition it; their number is bounded; the entry stands where the sweep leaves it.
+
+use alloc::string::String;
+use alloc::vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Check, GateReport, Invariant, invariant};
+use crate::digest::Digest;
+use crate::machine::run::GateId;
+
+const G: GateId = GateId::Mark;
+const SPEC: &str = "spec 1 §4 IG_mark";
+
+/// The invariants of this gate.
+pub const INVARIANTS: &[Invariant] = &[
+    invariant(
+        "mark.region_sha_matches",
+        G,
+        "the region extracted again hashes to the pinned region_sha",
+        "spec 1 §4 IG_mark, D27",
+    ),
+    invariant("mark.region_span_matches", G, "the region extracted again has the pinned span", "D27"),
+    invariant(
+        "mark.candidate_count_within",
+        G,
+        "there is at least one candidate and no more than the run's cap",
+        SPEC,
+    ),
+    invariant(
+        "mark.region_partitioned",
+        G,
+        "every byte of the region belongs to exactly one candidate",
+        "DESIGN §5",
+    ),
+    invariant("mark.candidates_not_empty", G, "no candidate is empty", "DESIGN §5"),
+    invariant("mark.entry_marked", G, "MARK left the backlog entry at S0 (marked)", "DESIGN §2, spec 3"),
+    invariant(
+        "mark.entry_promoted",
+        G,
+        "the sweep left the backlog entry at S1 (review_pending)",
+        "DESIGN §2, D20",
+    ),
+    invariant(
+        "mark.duplicates_reported",
+        G,
+        "every duplicate address got a number and a warning",
+        "ADDRESSING 3",
+    ),
+];
+
+/// What marking produced, beside the pins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MarkFacts {
+    /// Pinned at source_pin.
+    pub region_sha_pin: Digest,
+    /// sha256 of the region extracted again.
+    pub region_sha: Digest,
+    /// Pinned span: byte offsets into the source version, end exclusive.
+    pub region_pin: (u64, u64),
+    /// Span of the region extracted again.
+    pub region: (u64, u64),
+    /// How many candidates.
+    pub candidate_count: u64,
+    /// The run's cap (MAX_CANDIDATES_PER_DOC).
+    pub max_candidates: u64,
+    /// Do the candidates partition the region?
+    pub partition_ok: bool,
+    /// Does every candidate hold at least one byte?
+    pub candidates_non_empty: bool,
+    /// Status of the backlog entry inside the transaction of MARK.
+    pub entry_status_after_mark: Option<String>,
+    /// Status of the backlog entry inside the transaction of the sweep.
+    pub entry_status_after_sweep: Option<String>,
+    /// Duplicate addresses without a warning.
+    pub unreported_duplicates: u64,
+}
+
+/// Judges the marking.
+#[must_use]
+pub fn judge(facts: &MarkFacts) -> GateReport {
+    let span = |(start, end): (u64, u64)| alloc::format!("{start}..{end}");
+    GateReport::new(
+        G,
+        vec![
+            Check::equal("mark.region_sha_matches", &facts.region_sha_pin, &facts.region_sha),
+            Check::equal("mark.region_span_matches", &span(facts.region_pin), &span(facts.region)),
+            Check::within("mark.candidate_count_within", 1, facts.max_candidates, facts.candidate_count),
+            Check::truth("mark.region_partitioned", facts.partition_ok),
+            Check::truth("mark.candidates_not_empty", facts.candidates_non_empty),
+            Check::equal_some("mark.entry_marked", &"marked".into(), facts.entry_status_after_mark.as_ref()),
+            Check::equal_some(
+                "mark.entry_promoted",
+                &"review_pending".into(),
+                facts.entry_status_after_sweep.as_ref(),
+            ),
+            Check::equal("mark.duplicates_reported", &0, &facts.unreported_duplicates),
+        ],
+    )
+}
+
+#[cfg(any(test, feature = "memory"))]
+impl MarkFacts {
+    /// Clean facts.
+    #[must_use]
+    pub fn example() -> Self {
+        Self {
+            region_sha_pin: Digest::of(b"region"),
+            region_sha: Digest::of(b"region"),
+            region_pin: (10, 90),
+            region: (10, 90),
+            candidate_count: 7,
+            max_candidates: 7,
+            partition_ok: true,
+            candidates_non_empty: true,
+            entry_status_after_mark: Some("marked".into()),
+            entry_status_after_sweep: Some("review_pending".into()),
+            unreported_duplicates: 0,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::gate::spoilers;
+
+    spoilers! { MarkFacts, judge;
+        "mark.region_sha_matches" => |f| f.region_sha = Digest::of(b"other");
+        "mark.region_span_matches" => |f| f.region = (10, 91);
+        "mark.candidate_count_within" => |f| f.candidate_count = 0;
+        "mark.candidate_count_within" => |f| f.candidate_count = 8;
+        "mark.region_partitioned" => |f| f.partition_ok = false;
+        "mark.candidates_not_empty" => |f| f.candidates_non_empty = false;
+        "mark.entry_marked" => |f| f.entry_status_after_mark = None;
+        "mark.entry_promoted" => |f| f.entry_status_after_sweep = Some("marked".into());
+        "mark.duplicates_reported" => |f| f.unreported_duplicates = 1;
+    }
+}

@@ -1,0 +1,171 @@
+//! IG_write_verify: another principal counted everything again and recorded its verdict once
+//! (G-VERIFY-SOD, G-VERIFY-ONCE). A refusal here is itself committed (`CommitFailure`).
+
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::effect::{no_drift_after, no_drift_before, number};
+use super::structural_verify::{self, StructuralExpected};
+use super::{ABSENT, Check, GateReport, Invariant, invariant};
+use crate::machine::run::GateId;
+use crate::port::database::{EffectFacts, EffectName, Survey, fact};
+
+const G: GateId = GateId::WriteVerify;
+const SPEC: &str = "spec 1 §4 IG_write_verify";
+
+/// The invariants of this gate.
+pub const INVARIANTS: &[Invariant] = &[
+    invariant(
+        "write_verify.no_drift_before",
+        G,
+        "after the locks and before the write, everything stands as pinned",
+        "spec 1 §8, PROTOCOL §4",
+    ),
+    invariant(
+        "write_verify.verifier_principal",
+        G,
+        "the verdict is written by the verifier's own login",
+        SPEC,
+    ),
+    invariant(
+        "write_verify.separate_principals",
+        G,
+        "the login that cut is known and is not the one that verifies",
+        "spec 3 G-VERIFY-SOD",
+    ),
+    invariant(
+        "write_verify.recount",
+        G,
+        "counted again by the verifier, every structural invariant holds",
+        "PROTOCOL §2 write_verify",
+    ),
+    invariant(
+        "write_verify.verified_once",
+        G,
+        "the change set has exactly one verify_result",
+        "spec 1 §4 G-VERIFY-ONCE",
+    ),
+    invariant(
+        "write_verify.no_drift_after",
+        G,
+        "after the write, only what the verifier writes has moved",
+        "PROTOCOL §4",
+    ),
+];
+
+/// What the verifier observed, beside the plan and the pins.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteVerifyFacts {
+    /// Observed inside the transaction, with the structural recount.
+    pub effect: EffectFacts,
+    /// What the plan says must be there.
+    pub expected: StructuralExpected,
+    /// The login that must verify, `cutter_verify`.
+    pub verifier_principal_expected: String,
+    /// Drift pins after leg B.
+    pub pins: Survey,
+}
+
+/// Judges the verification.
+#[must_use]
+pub fn judge(facts: &WriteVerifyFacts) -> GateReport {
+    let e = &facts.effect;
+    let executor = e.values.get(fact::EXECUTOR_PRINCIPAL).map_or("", String::as_str);
+    let wanted = &facts.verifier_principal_expected;
+    let verifier = "write_verify.verifier_principal";
+    GateReport::new(
+        G,
+        vec![
+            no_drift_before("write_verify.no_drift_before", e, &facts.pins),
+            Check::new(verifier, wanted, &e.principal, !wanted.is_empty() && *wanted == e.principal),
+            Check::new(
+                "write_verify.separate_principals",
+                format!("an executor other than {wanted}"),
+                if executor.is_empty() { ABSENT } else { executor },
+                !executor.is_empty() && executor != wanted,
+            ),
+            recount(facts),
+            number("write_verify.verified_once", e, fact::VERIFY_RESULTS, 1),
+            no_drift_after(
+                "write_verify.no_drift_after",
+                EffectName::WriteVerify,
+                facts.expected.units,
+                e,
+                &facts.pins,
+            ),
+        ],
+    )
+}
+
+fn recount(facts: &WriteVerifyFacts) -> Check {
+    let id = "write_verify.recount";
+    let total = structural_verify::INVARIANTS.len();
+    let expected = format!("{total} of {total} structural invariants");
+    let Some(counted) = &facts.effect.structural else {
+        return Check::new(id, expected, ABSENT, false);
+    };
+    let report = structural_verify::judge(&facts.expected, counted);
+    let failed = report.failures();
+    if failed.is_empty() {
+        return Check::new(id, &expected, &expected, true);
+    }
+    let named: alloc::vec::Vec<String> = failed
+        .iter()
+        .map(|c| {
+            let name = c.invariant.rsplit('.').next().unwrap_or(&c.invariant);
+            format!("{name}: expected {}, observed {}", c.expected, c.observed)
+        })
+        .collect();
+    Check::new(id, expected, super::listed(&named), false)
+}
+
+#[cfg(any(test, feature = "memory"))]
+impl WriteVerifyFacts {
+    /// Clean facts of a cut of seven units.
+    #[must_use]
+    pub fn example() -> Self {
+        let pins = super::effect::example::pins("cut_applied");
+        let expected = StructuralExpected::example();
+        let values = [(fact::VERIFY_RESULTS, "1"), (fact::EXECUTOR_PRINCIPAL, "cutter_exec")];
+        let mut effect =
+            super::effect::example::facts(EffectName::WriteVerify, 7, &pins, "cutter_verify", &values);
+        effect.structural = Some(expected.agreeing_facts());
+        Self { effect, expected, verifier_principal_expected: "cutter_verify".into(), pins }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::drift;
+    use crate::gate::spoilers;
+
+    fn set(f: &mut WriteVerifyFacts, name: &str, value: &str) {
+        f.effect.values.insert(name.into(), value.into());
+    }
+
+    spoilers! { WriteVerifyFacts, judge;
+        "write_verify.no_drift_before" => |f| {
+            f.effect.survey_before.0.insert(drift::UNIT_DIGEST.into(), "edited".into());
+        };
+        "write_verify.verifier_principal" => |f| f.effect.principal = "postgres".into();
+        "write_verify.separate_principals" => |f| set(&mut f, fact::EXECUTOR_PRINCIPAL, "cutter_verify");
+        "write_verify.separate_principals" => |f| { f.effect.values.clear(); set(&mut f, fact::VERIFY_RESULTS, "1"); };
+        "write_verify.recount" => |f| f.effect.structural.as_mut().unwrap().anchors = 6;
+        "write_verify.recount" => |f| f.effect.structural = None;
+        "write_verify.verified_once" => |f| set(&mut f, fact::VERIFY_RESULTS, "2");
+        "write_verify.no_drift_after" => |f| {
+            f.effect.survey_after.0.insert(drift::BACKLOG_STATUS.into(), "abandoned".into());
+        };
+    }
+
+    #[test]
+    fn the_recount_names_what_differs() {
+        let mut facts = WriteVerifyFacts::example();
+        facts.effect.structural.as_mut().unwrap().orphans = 2;
+        assert_eq!(judge(&facts).failures()[0].observed, "no_orphans: expected 0, observed 2");
+    }
+}
