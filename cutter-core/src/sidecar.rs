@@ -129,6 +129,9 @@ pub struct ApprovalRecord {
     /// sha256 of the request that it answered.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub request_sha256: Option<Digest>,
+    /// The nonce that it answered.
+    #[serde(default)]
+    pub nonce: String,
 }
 
 fn approve() -> String {

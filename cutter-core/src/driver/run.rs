@@ -119,6 +119,10 @@ pub(super) struct Run<'p> {
     pub(super) revision: u64,
     pub(super) fence: Option<Fence>,
     pub(super) plan: Option<CutPlan>,
+    /// The text that `plan` was built from.
+    pub(super) text: Vec<u8>,
+    /// The approval that the operator named; used for the first gate that looks for one.
+    pub(super) explicit_approval: Option<String>,
     /// The phase at hand was `running` when this process came to it: look for its effect.
     pub(super) adopting: bool,
     last_tick: Timestamp,
@@ -134,7 +138,7 @@ impl<'p> Run<'p> {
         lock: Box<dyn RunLock>,
     ) -> Self {
         let last_tick = ports.clock.now();
-        Self { ports, caller, sidecar, revision, fence: None, plan: None, adopting: true, last_tick, _lock: lock }
+        Self { ports, caller, sidecar, revision, fence: None, plan: None, text: Vec::new(), explicit_approval: None, adopting: true, last_tick, _lock: lock }
     }
 
     pub(super) fn live(&self) -> bool {

@@ -117,7 +117,7 @@ pub fn ask_for_stop(sidecar: &Sidecar, stop: &StopRecord, kind: EscalationKind) 
     let mut put = |name: &str, value: String| required.insert(name.to_owned(), value);
     put("run_id", sidecar.run_id.to_string());
     put("document_id", sidecar.document_id.clone());
-    put("stop", stop.n.to_string());
+    put("stop_number", stop.n.to_string());
     put("stop_code", stop.code.clone());
     put("nonce", stop.nonce.clone());
     if kind == EscalationKind::DriftAck {
