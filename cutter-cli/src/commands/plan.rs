@@ -153,7 +153,8 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
 fn document_id(given: Option<&str>, file: &Path) -> Result<DocumentId, Failure> {
     match given {
         Some(text) => DocumentId::parse(text).map_err(|e| Failure::usage(format!("--document-id: {e}"))),
-        None => Ok(document_id_of_file_name(&file.file_name().unwrap_or_default().to_string_lossy())),
+        None => document_id_of_file_name(&file.file_name().unwrap_or_default().to_string_lossy())
+            .map_err(|e| Failure::usage(e.to_string())),
     }
 }
 
