@@ -63,7 +63,7 @@ fn run_store() {
         assert_eq!(runs.create(&id, b"[]").await.unwrap(), CasOutcome::Conflict { found: 2 });
         assert_eq!(runs.load(&id).await.unwrap().unwrap().revision, 2);
         assert_eq!(runs.load_revision(&id, 1).await.unwrap().unwrap().bytes, b"{}");
-        assert_eq!(runs.list().await.unwrap(), [id.clone()]);
+        assert_eq!(runs.list().await.unwrap(), std::slice::from_ref(&id));
         assert!(runs.sidecar_location(&id).ends_with("state.json"));
 
         let lock = runs.lock(&id, &holder).await.unwrap();
