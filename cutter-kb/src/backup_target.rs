@@ -9,7 +9,7 @@
 
 use std::fs::File;
 use std::io::{self, Read as _, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use cutter_core::digest::{Digest, Hasher};
 use cutter_core::port::PortErrorKind;
@@ -69,6 +69,18 @@ impl FolderBackupTarget {
     #[must_use]
     pub fn new(store: FileRunStore, recipient: Recipient) -> Self {
         Self { store, recipient }
+    }
+
+    /// The recipient that everything is encrypted to.
+    #[must_use]
+    pub fn recipient(&self) -> &Recipient {
+        &self.recipient
+    }
+
+    /// Whether a file can be made in the run's folder now.
+    #[must_use]
+    pub fn writable(&self, run_id: &str) -> bool {
+        self.run(run_id).and_then(|run| run.temporary()).is_ok()
     }
 
     /// Starts the backup of a run under fence epoch `epoch`. Call it under the run's lock.
@@ -152,6 +164,12 @@ impl FolderBackupTarget {
 }
 
 impl BackupWriter {
+    /// Where the backup will be.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Completes the message and gives the file its name, durably. `Full` or another
     /// error leaves nothing; `Conflict` if the epoch got a backup in the meantime.
     pub fn finish(self) -> FileResult<BackupReceipt> {
@@ -209,7 +227,7 @@ fn taken(path: PathBuf) -> FileError {
     )
 }
 
-fn convert(path: &std::path::Path, error: OpenPgpError) -> FileError {
+fn convert(path: &Path, error: OpenPgpError) -> FileError {
     match error {
         OpenPgpError::Io { op, source } => FileError::io(op, path, &source),
         other => FileError::new(PortErrorKind::Unavailable, "encrypt backup", path, other.to_string()),

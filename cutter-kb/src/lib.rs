@@ -5,6 +5,7 @@
 //! hides the library and adds the policy that the library does not have.
 //!
 //! ```text
+//! ports: the core's traits over what follows
 //! folder ──────┐
 //! run_store ───┼──> atomic_file ──> file_error
 //! backup_target┘  └─> file_lock
@@ -16,5 +17,6 @@ pub mod file_error;
 pub mod file_lock;
 pub mod folder;
 pub mod openpgp;
+pub mod ports;
 mod process;
 pub mod run_store;

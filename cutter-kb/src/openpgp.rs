@@ -43,7 +43,7 @@ pub enum OpenPgpError {
     Policy {
         /// Primary fingerprint of the key.
         fingerprint: Fingerprint,
-        /// Stable code, say `key_expired`.
+        /// Stable code, say `expired_key`.
         code: &'static str,
         /// Expected and observed, for people.
         detail: String,

@@ -5,6 +5,7 @@
 //! <root>/<run_id>/state.json       mirror of the highest
 //! <root>/<run_id>/state.lock       flock; never unlinked; says who holds it
 //! <root>/<run_id>/phase-NN.md      derived mirrors of reports
+//! <root>/<run_id>/stop-request.json   the last request to stop
 //! <root>/<run_id>/pre_write.<epoch>.gpg   backups, see `backup_target`
 //! <root>/claims/<sha256(document_id)>/<generation>
 //! ```
@@ -37,6 +38,7 @@ const REV: &str = "rev";
 const STATE: &str = "state.json";
 const LOCK: &str = "state.lock";
 const CLAIMS: &str = "claims";
+const STOP: &str = "stop-request.json";
 
 /// The outcome of creating a run or a claim.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,19 +167,38 @@ impl FileRunStore {
     }
 
     /// Writes a derived file (`phase-NN.md`, a stop report) into the run's folder: whole,
-    /// but not synced, for it can be made again.
+    /// but not synced, for it can be made again. The store's own names are refused.
     pub fn mirror(&self, run_id: &str, name: &str, bytes: &[u8]) -> FileResult<()> {
         let at = self.run_path(run_id).join("…");
         check_name(name).map_err(|why| FileError::invalid("mirror", &at, why))?;
-        if Path::new(name).extension().is_none_or(|e| e != "md") {
-            return Err(FileError::invalid(
-                "mirror",
-                at,
-                format!("expected a name ending in .md, observed {name:?}"),
-            ));
+        if matches!(name, REV | STATE | LOCK | STOP) || name.starts_with("pre_write") {
+            return Err(FileError::invalid("mirror", at, format!("the name {name:?} is the store's own")));
         }
         let run = self.run(run_id)?.ok_or_else(|| self.no_run("mirror", run_id))?;
         run.replace(name, bytes, Durability::Visible)
+    }
+
+    /// Leaves a stop request for whoever drives the run, durably; no lock is needed. A
+    /// later one replaces it.
+    pub fn put_stop_request(&self, run_id: &str, bytes: &[u8]) -> FileResult<()> {
+        if bytes.len() > MAX_RECORD_BYTES {
+            let at = self.run_path(run_id).join(STOP);
+            return Err(FileError::invalid(
+                "request stop",
+                at,
+                format!("it is over {MAX_RECORD_BYTES} bytes"),
+            ));
+        }
+        let run = self.run(run_id)?.ok_or_else(|| self.no_run("request stop", run_id))?;
+        run.replace(STOP, bytes, Durability::Synced)
+    }
+
+    /// The last stop request, or `None`.
+    pub fn last_stop_request(&self, run_id: &str) -> FileResult<Option<Vec<u8>>> {
+        match self.run(run_id)? {
+            Some(run) => run.read(STOP, MAX_RECORD_BYTES),
+            None => Ok(None),
+        }
     }
 
     /// Takes the run's lock without waiting. Under it the leftovers of crashes are swept

@@ -198,14 +198,14 @@ fn one_spoiled_thing_at_a_time() {
         (
             "subkey revoked",
             binding_and(bind(config(SubkeyRevocation, &key, Vec::new()), &key, &key)),
-            "key_revoked",
+            "revoked_key",
         ),
         (
             "subkey revoked by who knows",
             binding_and(bind(config(SubkeyRevocation, &other, Vec::new()), &other, &key)),
             "revocation_unchecked",
         ),
-        ("revoked", revoked(revoke(KeyRevocation, &key)), "key_revoked"),
+        ("revoked", revoked(revoke(KeyRevocation, &key)), "revoked_key"),
         ("revoked by who knows", revoked(revoke(KeyRevocation, &other)), "revocation_unchecked"),
         (
             "self-signature of another key",
@@ -224,7 +224,7 @@ fn one_spoiled_thing_at_a_time() {
                 config(CertGeneric, &key, vec![flags(true), SubpacketData::KeyExpirationTime(lasts(1))]),
                 &key,
             )]),
-            "key_expired",
+            "expired_key",
         ),
     ];
     // the one-second life of the last case

@@ -91,7 +91,7 @@ fn gpg_decrypts_ours_and_we_decrypt_gpgs() {
     gpg.run(&expired, b"");
     let late = PublicKey::parse(&gpg.export("late@x")).unwrap();
     let refused = Recipient::new(&late, &late.fingerprint(), jiff::Timestamp::now()).unwrap_err();
-    assert!(matches!(refused, OpenPgpError::Policy { code: "key_expired", .. }), "{refused}");
+    assert!(matches!(refused, OpenPgpError::Policy { code: "expired_key", .. }), "{refused}");
 }
 
 #[test]

@@ -56,12 +56,7 @@ fn of_many_writers_one_wins() {
                     })
                 })
                 .collect();
-            writers
-                .into_iter()
-                .filter(|_| true)
-                .map(|w| w.join().unwrap())
-                .filter(|p| *p == Placed::Created)
-                .count()
+            writers.into_iter().map(|w| w.join().unwrap()).filter(|p| *p == Placed::Created).count()
         });
         assert_eq!(created, 1);
     }

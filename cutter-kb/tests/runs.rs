@@ -57,7 +57,7 @@ fn revisions_are_published_once_and_the_highest_is_the_truth() {
     store.mirror("r1", "phase-01.md", b"one").unwrap();
     store.mirror("r1", "phase-01.md", b"two").unwrap();
     assert_eq!(std::fs::read(run.join("phase-01.md")).unwrap(), b"two");
-    for bad in ["state.json", "../x.md", "rev/x.md", ".x.md", "pre_write.1.gpg"] {
+    for bad in ["state.json", "state.lock", "rev", "../x.md", "rev/x.md", ".x.md", "pre_write.1.gpg"] {
         assert_eq!(store.mirror("r1", bad, b"").unwrap_err().kind, PortErrorKind::Invalid, "{bad}");
     }
 }

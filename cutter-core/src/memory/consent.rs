@@ -165,7 +165,7 @@ impl Tx<'_> {
         if !self.tables.decisions.contains_key(&write.review_decision_id) {
             return Err(self.missing("review_decision", write.review_decision_id));
         }
-        self.use_approval(write.approval_id)?;
+        self.use_approval(write.approval_id);
         self.put_approval(write.approval_id, write.review_decision_id);
         self.put_decision(write.review_decision_id);
         let unit_set = observe::unit_set_digest(&self.tables, set);
@@ -176,7 +176,8 @@ impl Tx<'_> {
             .count();
         self.put(fact::ENACTED, enacted);
         self.put(fact::NOT_ENACTED, not_enacted);
-        self.put_log_rows(set, Lifecycle::Enacted);
+        let logged = self.log_rows(set, Lifecycle::Enacted);
+        self.put(fact::LOG_ROWS, logged);
         self.put(fact::UNIT_SET, unit_set);
         for name in [fact::TRIGGER_IU, fact::TRIGGER_UV] {
             if let Some(enabled) = self.catalogue.triggers.get(name) {
@@ -223,15 +224,14 @@ impl Tx<'_> {
         Ok(drafts.len() as u64)
     }
 
-    fn put_log_rows(&mut self, set: Uuid, to: Lifecycle) {
-        let rows = self.tables.log.values().filter(|l| l.change_set_id == set && l.to_status == to).count();
-        self.put(fact::LOG_ROWS, rows);
+    fn log_rows(&self, set: Uuid, to: Lifecycle) -> usize {
+        self.tables.log.values().filter(|l| l.change_set_id == set && l.to_status == to).count()
     }
 
     /// Forward compensation: rows are marked. A change set with enacted units is refused.
     pub(super) fn void(&mut self, write: &VoidWrite) -> PortResult<()> {
-        self.use_approval(write.approval_id)?;
-        let (mut voided, mut enacted) = (0, 0);
+        self.use_approval(write.approval_id);
+        let (mut voided, mut enacted, mut logged) = (0, 0, 0);
         if let Some(set) = write.change_set_id {
             self.own_live_change_set(set)?;
             enacted = observe::units_of(&self.tables, set)
@@ -240,36 +240,38 @@ impl Tx<'_> {
                 .count();
             if enacted == 0 {
                 voided = self.change_status(set, Lifecycle::Voided)?;
+                self.add_void(write, set)?;
             } else {
                 self.refuse(format!("change set {set} has {enacted} enacted units, which cannot be voided"));
             }
-            self.put_log_rows(set, Lifecycle::Voided);
+            logged = self.log_rows(set, Lifecycle::Voided);
         }
+        if let Some([entry_id, history_id]) = write.entry {
+            if enacted == 0 {
+                self.move_entry(entry_id, S::Abandoned, history_id, &write.reason, write.change_set_id)?;
+            }
+            self.put_status(entry_id);
+        }
+        self.put(fact::LOG_ROWS, logged);
+        self.put(fact::VOIDED, voided);
+        self.put(fact::ENACTED_UNITS, enacted);
+        Ok(())
+    }
+
+    fn add_void(&mut self, write: &VoidWrite, change_set_id: Uuid) -> PortResult<()> {
         if self.tables.voids.contains_key(&write.void_id) {
             return Err(self.conflict(format!("void row {} exists", write.void_id)));
         }
-        if enacted == 0 {
-            self.tables.voids.insert(
-                write.void_id,
-                VoidRow {
-                    void_id: write.void_id,
-                    change_set_id: write.change_set_id,
-                    run_id: self.cx.key.run_id.clone(),
-                    document_id: self.cx.fence.document_id.clone(),
-                    approval_id: write.approval_id,
-                    reason: write.reason.clone(),
-                    at: self.cx.at,
-                },
-            );
-            if let Some([entry_id, history_id]) = write.entry {
-                self.move_entry(entry_id, S::Abandoned, history_id, &write.reason, write.change_set_id)?;
-            }
-        }
-        if let Some([entry_id, _]) = write.entry {
-            self.put_status(entry_id);
-        }
-        self.put(fact::VOIDED, voided);
-        self.put(fact::ENACTED_UNITS, enacted);
+        let row = VoidRow {
+            void_id: write.void_id,
+            change_set_id,
+            run_id: self.cx.key.run_id.clone(),
+            document_id: self.cx.fence.document_id.clone(),
+            approval_id: write.approval_id,
+            reason: write.reason.clone(),
+            at: self.cx.at,
+        };
+        self.tables.voids.insert(write.void_id, row);
         Ok(())
     }
 }

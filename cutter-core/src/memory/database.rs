@@ -199,7 +199,7 @@ fn evidence(tables: &Tables, run_id: &RunId) -> RunEvidence {
                 used_by: used_by(&a.approval_id),
             })
             .collect(),
-        voided: tables.voids.values().any(|v| v.run_id == *run_id && v.change_set_id.is_some()),
+        voided: tables.voids.values().any(|v| v.run_id == *run_id),
         verify_results: tables
             .verify_results
             .values()
@@ -370,12 +370,12 @@ impl Pending {
             Performed::Written(written) => Ok(written),
             Performed::Recorded(record) => {
                 let message = format!("another transaction recorded {} first", record.effect_id);
-                Err(error(op, PortErrorKind::Unavailable, message))
+                Err(error(op, PortErrorKind::Busy, message))
             }
         };
         if moved && again(false)?.facts != written.facts {
             let message = "another transaction changed what was observed; nothing was written, try again";
-            return Err(error(op, PortErrorKind::Unavailable, message));
+            return Err(error(op, PortErrorKind::Busy, message));
         }
         let written = if moved || failing { again(failing)? } else { written };
         if let Some(refusal) = written.refusal {

@@ -7,11 +7,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::Serialize;
-use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::rows::{Lifecycle, Tables, UnitRecord};
-use crate::canonical;
+use crate::canonical::Writer;
 use crate::digest::{Digest, Hasher};
 use crate::drift;
 use crate::id::RunId;
@@ -96,14 +95,6 @@ pub(super) fn json_digest<T: Serialize>(value: &T) -> String {
     }
 }
 
-/// The sha256 of canonical JSON, as hex; the error's text if there is none.
-fn canonical_digest(value: &Value) -> String {
-    match canonical::digest_of(value) {
-        Ok(digest) => digest.to_hex(),
-        Err(error) => format!("not canonical: {error}"),
-    }
-}
-
 /// Takes a survey (PROTOCOL §4).
 pub(super) fn survey(tables: &Tables, catalogue: &Catalogue, scope: &SurveyScope) -> Survey {
     let mut map = BTreeMap::new();
@@ -165,7 +156,7 @@ pub(super) fn units_of(tables: &Tables, change_set_id: Uuid) -> Vec<&UnitRecord>
 /// Whether a change set counts: it was never voided.
 pub(super) fn is_live(tables: &Tables, change_set_id: Uuid) -> bool {
     tables.change_sets.get(&change_set_id).is_some_and(|set| set.kind == "cut")
-        && !tables.voids.values().any(|v| v.change_set_id == Some(change_set_id))
+        && !tables.voids.values().any(|v| v.change_set_id == change_set_id)
 }
 
 /// The counts of IG_structural_verify (D18, D19).
@@ -216,40 +207,30 @@ pub(super) fn is_under(address: &str, prefix: &str) -> bool {
     address.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The writer digest of the stored rows (spec 2 §6).
-pub(super) fn writer_digest(tables: &Tables, change_set_id: Uuid) -> String {
+/// The writer digest of the stored rows (spec 2 §6): the formula of [`crate::plan`] over what
+/// the tables hold.
+pub(super) fn writer_digest(tables: &Tables, change_set_id: Uuid) -> Digest {
     let mut units = units_of(tables, change_set_id);
     units.sort_by(|a, b| a.canonical_address.as_bytes().cmp(b.canonical_address.as_bytes()));
-    let rows: Vec<Value> = units
-        .into_iter()
-        .map(|u| {
-            json!({
-                "canonical_address": u.canonical_address,
-                "content_hash": u.content_hash.to_hex(),
-                "idempotency_key": u.idempotency_key.to_hex(),
-                "section_type": u.section_type,
-                "unit_kind": u.unit_kind,
-            })
-        })
-        .collect();
-    canonical_digest(&Value::Array(rows))
+    let mut w = Writer::new();
+    w.begin_array();
+    for unit in units {
+        w.begin_array();
+        w.string(&unit.canonical_address);
+        w.string(&unit.unit_kind);
+        w.string(&unit.section_type);
+        w.string(&unit.content_hash.to_hex());
+        w.string(&unit.idempotency_key.to_hex());
+        w.end_array();
+    }
+    w.end_array();
+    Digest::of(w.finish().as_bytes())
 }
 
 /// The digest of the set of units that an enactment is about.
-pub(super) fn unit_set_digest(tables: &Tables, change_set_id: Uuid) -> String {
-    let mut units = units_of(tables, change_set_id);
-    units.sort_by(|a, b| a.canonical_address.as_bytes().cmp(b.canonical_address.as_bytes()));
-    let rows: Vec<Value> = units
-        .into_iter()
-        .map(|u| {
-            json!({
-                "canonical_address": u.canonical_address,
-                "content_hash": u.content_hash.to_hex(),
-                "unit_id": u.unit_id.to_string(),
-            })
-        })
-        .collect();
-    canonical_digest(&Value::Array(rows))
+pub(super) fn unit_set_digest(tables: &Tables, change_set_id: Uuid) -> Digest {
+    let units = units_of(tables, change_set_id);
+    crate::plan::set_digest(units.iter().map(|u| (u.canonical_address.as_str(), &u.content_hash)))
 }
 
 /// The document's closure, table by table, each row as one JSON line, in key order. Rows of

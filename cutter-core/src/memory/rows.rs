@@ -147,7 +147,7 @@ pub(super) struct ChangeSetRow {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct VoidRow {
     pub(super) void_id: Uuid,
-    pub(super) change_set_id: Option<Uuid>,
+    pub(super) change_set_id: Uuid,
     pub(super) run_id: RunId,
     pub(super) document_id: String,
     pub(super) approval_id: Uuid,

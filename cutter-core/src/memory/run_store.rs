@@ -10,7 +10,7 @@ use async_trait::async_trait;
 
 use super::world::{Process, World};
 use crate::id::RunId;
-use crate::port::run_store::{Claim, LockHolder, RunLock, RunStore, StoredRevision};
+use crate::port::run_store::{Claim, LockHolder, RunLock, RunStore, StopRequest, StoredRevision};
 use crate::port::{CasOutcome, PortError, PortErrorKind, PortResult};
 
 const PORT: &str = "run_store";
@@ -21,6 +21,7 @@ pub(super) struct Runs {
     pub(super) mirrors: BTreeMap<(RunId, String), Vec<u8>>,
     locks: BTreeMap<RunId, Held>,
     pub(super) claims: BTreeMap<String, Vec<Claim>>,
+    stop_requests: BTreeMap<RunId, StopRequest>,
     tokens: u64,
 }
 
@@ -145,6 +146,24 @@ impl RunStore for MemoryRunStore {
     async fn lock_holder(&self, run_id: &RunId) -> PortResult<Option<LockHolder>> {
         self.0
             .call(PORT, "lock_holder", |data| Ok(data.runs.locks.get(run_id).map(|held| held.holder.clone())))
+    }
+
+    async fn request_stop(&self, run_id: &RunId, request: &StopRequest) -> PortResult<()> {
+        self.0.call(PORT, "request_stop", |data| {
+            if !data.runs.revisions.contains_key(run_id) {
+                return Err(error(
+                    "request_stop",
+                    PortErrorKind::NotFound,
+                    format!("there is no run {run_id}"),
+                ));
+            }
+            data.runs.stop_requests.insert(run_id.clone(), request.clone());
+            Ok(())
+        })
+    }
+
+    async fn stop_request(&self, run_id: &RunId) -> PortResult<Option<StopRequest>> {
+        self.0.call(PORT, "stop_request", |data| Ok(data.runs.stop_requests.get(run_id).cloned()))
     }
 
     async fn latest_claim(&self, document_id: &str) -> PortResult<Option<Claim>> {

@@ -18,8 +18,8 @@ use super::rows::{ApprovalUseRow, HistoryRow, Tables};
 use crate::machine::backlog::{BACKLOG, BacklogState};
 use crate::port::database::StructuralFacts;
 use crate::port::effect::{
-    EffectContext, EffectFacts, EffectName, EffectRecord, ExecutorEffect, ReviewWrite, Verdict,
-    WriteVerifyWrite, fact,
+    EffectContext, EffectFacts, EffectName, EffectRecord, ExecutorEffect, ReviewVerdict, ReviewWrite,
+    Verdict, WriteVerifyWrite, fact,
 };
 use crate::port::{PortError, PortErrorKind, PortResult};
 
@@ -278,25 +278,37 @@ impl Tx<'_> {
         }
     }
 
-    /// Binds an approval to this effect, once and for all.
-    pub(super) fn use_approval(&mut self, approval_id: Uuid) -> PortResult<()> {
-        if !self.tables.approvals.contains_key(&approval_id) {
-            return Err(self.missing("approval", approval_id));
-        }
+    /// Binds an approval of this run and of the effect's kind to this effect, once and for all.
+    /// Anything else is a fact (`false`) that a gate refuses, and a commit that is refused.
+    pub(super) fn use_approval(&mut self, approval_id: Uuid) {
         let key = self.cx.key.clone();
-        let row = self.tables.approval_uses.entry(approval_id).or_insert_with(|| ApprovalUseRow {
-            approval_id,
-            run_id: key.run_id.clone(),
-            document_id: self.cx.fence.document_id.clone(),
-            used_by: key.clone(),
-        });
-        let here = row.used_by == key;
-        let other = format!("{} of {}", row.used_by.effect, row.used_by.run_id);
+        let kind = match key.effect {
+            EffectName::LegA => "cut_authorization",
+            EffectName::Enact => "lifecycle_enactment",
+            _ => "void",
+        };
+        let fits =
+            self.tables.approvals.get(&approval_id).is_some_and(|a| a.run_id == key.run_id && a.gate == kind);
+        let used = self.tables.approval_uses.get(&approval_id).map(|row| row.used_by.clone());
+        let here = fits && used.as_ref().is_none_or(|by| *by == key);
         self.put(fact::APPROVAL_USED_HERE, here);
-        if !here {
-            self.refuse(format!("approval {approval_id} was used by {other}"));
+        if here {
+            let row = ApprovalUseRow {
+                approval_id,
+                run_id: key.run_id.clone(),
+                document_id: self.cx.fence.document_id.clone(),
+                used_by: key,
+            };
+            self.tables.approval_uses.insert(approval_id, row);
+        } else {
+            let why = used.map_or("does not fit here".to_string(), |by| format!("was used by {}", by.effect));
+            self.refuse(format!("approval {approval_id} {why}"));
         }
-        Ok(())
+        let consents =
+            self.tables.approvals.get(&approval_id).is_some_and(|a| a.decision == ReviewVerdict::Approve);
+        if !consents {
+            self.refuse(format!("approval {approval_id} does not approve"));
+        }
     }
 
     /// Puts what the approval says among the facts.

@@ -113,7 +113,7 @@ fn check_primary_revocation(cert: &SignedPublicKey) -> Result<(), Fault> {
         if signature.typ() == Some(SignatureType::KeyRevocation) {
             return Err(match signature.verify_key(&cert.primary_key) {
                 Ok(()) => {
-                    Fault::new("key_revoked", "the key is revoked; a revocation counts whatever its date")
+                    Fault::new("revoked_key", "the key is revoked; a revocation counts whatever its date")
                 }
                 Err(e) => unchecked_revocation(&e),
             });
@@ -248,7 +248,7 @@ fn check_time(
         let end = created + lasts;
         if at >= end || now >= end {
             let detail = format!("the key expired at {end}; signed at {at}, now {now} (Unix seconds)");
-            return Err(Fault::new("key_expired", detail));
+            return Err(Fault::new("expired_key", detail));
         }
     }
     Ok(())
@@ -303,7 +303,7 @@ fn check_subkey(
     for signature in &subkey.signatures {
         if signature.typ() == Some(SignatureType::SubkeyRevocation) {
             return Err(match signature.verify_subkey_binding(primary, &subkey.key) {
-                Ok(()) => Fault::new("key_revoked", "the subkey is revoked; it counts whatever its date"),
+                Ok(()) => Fault::new("revoked_key", "the subkey is revoked; it counts whatever its date"),
                 Err(e) => unchecked_revocation(&e),
             });
         }

@@ -5,6 +5,7 @@
 //! changed, and a policy code always speaks about a genuine signature.
 
 use pgp::armor::BlockType;
+use pgp::crypto::hash::HashAlgorithm;
 use pgp::packet::{Packet, PacketParser, Signature, SignatureType, SignatureVersion, SubpacketData};
 use pgp::types::KeyDetails;
 
@@ -42,10 +43,10 @@ pub enum Verdict {
     Bad {
         /// Stable code: `too_large`, `not_utf8`, `not_clearsigned`, `text_outside_block`,
         /// `more_than_one_block`, `bare_carriage_return`, `header`, `hash_header`, `dash_escape`,
-        /// `malformed`, `signature_count`, `signature_version`, `signature_type`, `weak_hash`,
+        /// `malformed`, `signature_count`, `signature_version`, `signature_type`, `sha1`, `weak_hash`,
         /// `critical_subpacket`, `uncovered_subpacket`, `unknown_key`, `bad_signature`, `signature_date`,
-        /// `signature_in_future`, `signature_expired`, `signature_before_key`, `key_revoked`,
-        /// `revocation_unchecked`, `key_expired`, `key_flags`, `key_algorithm`, `key_version`,
+        /// `signature_in_future`, `signature_expired`, `signature_before_key`, `revoked_key`,
+        /// `revocation_unchecked`, `expired_key`, `key_flags`, `key_algorithm`, `key_version`,
         /// `self_signature_missing`, `self_signature_weak`, `self_signature_expired`,
         /// `subkey_binding`, `subkey_binding_weak`, `subkey_back_signature`.
         code: &'static str,
@@ -158,8 +159,9 @@ fn check_form(signature: &Signature, announced: &[&str]) -> Result<&'static str,
     }
     let observed = signature.hash_alg();
     let Some(name) = observed.and_then(certificate::hash_name) else {
+        let code = if observed == Some(HashAlgorithm::Sha1) { "sha1" } else { "weak_hash" };
         let observed = observed.map_or_else(|| "none".to_owned(), |h| h.to_string());
-        return Err(Fault::new("weak_hash", format!("expected SHA-256 or stronger, observed {observed}")));
+        return Err(Fault::new(code, format!("expected SHA-256 or stronger, observed {observed}")));
     };
     if !announced.contains(&name) {
         let detail = format!("expected a `Hash: {name}` header, observed {announced:?}");
