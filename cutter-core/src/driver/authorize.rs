@@ -18,7 +18,7 @@ use super::{DriveError, Outcome};
 use crate::approval::{Ask, VerifiedApproval, field, verify};
 use crate::digest::Digest;
 use crate::gate::GateReport;
-use crate::gate::authorization::{self, AuthorizationFacts};
+use crate::gate::authorization::AuthorizationFacts;
 use crate::intent::Intent;
 use crate::machine::run::{GateId, Phase, Stage};
 use crate::naming::EscalationKind;
@@ -120,7 +120,7 @@ impl Run<'_> {
             validated_utc: self.ports.clock.now(),
             sha256: Some(answer.sha256),
             actor: approval.actor().to_owned(),
-            fingerprint: approval.fingerprint().unwrap_or_default().to_owned(),
+            fingerprint: approval.fingerprint().to_owned(),
             decision: approval.decision().as_str().to_owned(),
             occurrence: answer.ask.occurrence,
             expires_utc: approval.expires(),
@@ -201,9 +201,8 @@ impl Run<'_> {
                     .any(|a| a.approval_kb_id == path && a.sha256 != Some(document.sha256)),
                 request_sha256_live: request.map(|d| d.sha256),
             };
-            let report = authorization::judge(&facts);
-            match verify(&facts, &report, document.sha256) {
-                Ok(approval) => {
+            match verify(&facts, &document.bytes, Vec::new()) {
+                (_, Some(approval)) => {
                     return Ok(Ok(Answer {
                         path: path.to_owned(),
                         sha256: document.sha256,
@@ -211,7 +210,7 @@ impl Run<'_> {
                         approval,
                     }));
                 }
-                Err(_) => {
+                (report, None) => {
                     let better = refusal.checks.is_empty() || report.failures().len() < refusal.failures().len();
                     if better {
                         refusal = report;
@@ -280,7 +279,7 @@ impl Run<'_> {
             self.repin(&stop.observed)?;
         }
         self.store_escalation(&stop, answer).await?;
-        if let Some(minutes) = answer.approval.extra().get("grant_minutes").and_then(|m| m.parse::<u32>().ok()) {
+        if let Some(minutes) = answer.approval.extra().get("minutes_granted").and_then(|m| m.parse::<u32>().ok()) {
             self.sidecar.granted_minutes = self.sidecar.granted_minutes.saturating_add(minutes);
         }
         let record = self.approval_record(GateId::FailureEscalation, answer);
@@ -294,7 +293,8 @@ impl Run<'_> {
             Some(Stage::GrantsProbed | Stage::AwaitingCutAuthorization | Stage::AwaitingLifecycleAuthorization)
         );
         if asked && (acknowledged || stop.code == "STOP_REFUSED" || stop.code == "STOP_APPROVAL_CHANGED") {
-            self.ask_again().await?;
+            let stage = at.unwrap_or(Stage::GrantsProbed);
+            self.ask_again(&stop, stage).await?;
         }
         self.persist().await
     }

@@ -16,17 +16,34 @@ use super::run::{Halt, Run, payload_digest};
 use crate::attestation::{self, Subject};
 use crate::canonical;
 use crate::digest::Digest;
-use crate::gate::{GateReport, cut_leg_a, leg_b_record, structural_verify, write_verify};
+use crate::gate::{Check, GateReport, cut_leg_a, leg_b_record, structural_verify, write_verify};
 use crate::intent::Intent;
 use crate::key::{self, RowLabel};
-use crate::machine::run::Phase;
+use crate::machine::run::{GateId, Phase};
 use crate::port::effect::{
     EffectFacts, EffectName, ExecutorEffect, LegAWrite, LegBWrite, ReviewVerdict, ReviewWrite, SignatureWrite,
-    UnitWrite, Verdict, WriteVerifyWrite,
+    UnitWrite, Verdict, WriteVerifyWrite, fact,
 };
 use crate::port::environment::Progress;
 use crate::port::signer::Duty;
 use crate::stop::StopReason;
+
+/// The login that must verify.
+const VERIFIER: &str = "cutter_verify";
+/// The login that must store decisions.
+const REVIEWER: &str = "cutter_review";
+/// The check that tells base-state drift from a failed cut.
+const BASE_STATE: &str = "cut_leg_a.base_state";
+
+/// Judges a stored decision: by the reviewer, and the entry where the decision leaves it.
+pub(super) fn judge_stored(gate: GateId, status: Option<&str>, facts: &EffectFacts) -> GateReport {
+    let principal = Check::equal("approval.stored_by", &REVIEWER.to_owned(), &facts.principal);
+    let moved = status.map(|expected| {
+        let observed = facts.values.get(fact::ENTRY_STATUS);
+        Check::equal_some("approval.entry_status", &expected.to_owned(), observed)
+    });
+    GateReport::new(gate, core::iter::once(principal).chain(moved).collect())
+}
 
 /// `Commit` exactly if every invariant holds.
 pub(super) fn commit_if_ok(report: GateReport) -> (GateReport, Verdict) {
@@ -72,12 +89,17 @@ impl Run<'_> {
             "manifest_digest": write.manifest_digest, "signature": write.signature, "units": n,
         }))?;
         let (writer_digest, base_state) = (write.writer_digest, self.sidecar.pin_digest("base_state_sha")?);
+        let grants_pin = self.grants_pin()?;
+        let approver = approval.actor.clone();
         let judge = move |facts: &EffectFacts| {
             commit_if_ok(cut_leg_a::judge(&cut_leg_a::LegAFacts {
                 effect: facts.clone(),
                 units: n,
                 writer_digest,
                 base_state,
+                grants_pin,
+                pins: facts.survey_before.clone(),
+                approval_actor: approver.clone(),
             }))
         };
         let recheck = Recheck::of(&approval);
@@ -112,6 +134,13 @@ impl Run<'_> {
             verdict: self.verdict("cut_leg_a_committed"),
             closing: None,
         })
+    }
+
+    /// The digest of the grant probe that this run relies on.
+    pub(super) fn grants_pin(&self) -> Result<Digest, Halt> {
+        let text = self.sidecar.drift_pins.0.get(crate::drift::GRANTS);
+        let wrong = || Halt::stop(StopReason::Internal, format!("grants pin: expected a sha256, observed {text:?}"));
+        text.and_then(|t| t.parse().ok()).ok_or_else(wrong)
     }
 
     /// The units of the plan with the bytes of the stored text, and ids that a redo repeats.
@@ -223,8 +252,15 @@ impl Run<'_> {
             request_sha256: record.request_sha256.unwrap_or(Digest::from_bytes([0; 32])),
         };
         let payload = payload_digest(&write)?;
+        let status = match write.decision {
+            _ if !moves => None,
+            ReviewVerdict::Approve => Some("reviewed_approved"),
+            ReviewVerdict::Defer => Some("reviewed_deferred"),
+            ReviewVerdict::Reject => Some("reviewed_rejected"),
+        };
+        let gate_id = if moves { GateId::CutAuthz } else { GateId::LifecycleAuthz };
         let judge =
-            |facts: &EffectFacts| commit_if_ok(crate::gate::authorization::judge_stored(gate, moves, facts));
+            |facts: &EffectFacts| commit_if_ok(judge_stored(gate_id, status, facts));
         let recheck = Recheck::of(&record);
         self.perform(Performance {
             act: Act::Review(&write),
@@ -316,7 +352,11 @@ impl Run<'_> {
         };
         let payload = payload_digest(&write)?;
         let judge = |facts: &EffectFacts| {
-            commit_if_ok(leg_b_record::judge(&leg_b_record::LegBFacts { effect: facts.clone(), units: n }))
+            commit_if_ok(leg_b_record::judge(&leg_b_record::LegBFacts {
+                effect: facts.clone(),
+                units: n,
+                pins: facts.survey_before.clone(),
+            }))
         };
         let (_, gate) = self
             .perform(Performance {
@@ -377,7 +417,12 @@ impl Run<'_> {
         };
         let payload = payload_digest(&write)?;
         let judge = |facts: &EffectFacts| {
-            let facts = write_verify::WriteVerifyFacts { effect: facts.clone(), expected: expected.clone() };
+            let facts = write_verify::WriteVerifyFacts {
+                effect: facts.clone(),
+                expected: expected.clone(),
+                verifier_principal_expected: VERIFIER.to_owned(),
+                pins: facts.survey_before.clone(),
+            };
             let report = write_verify::judge(&facts);
             let verdict = if report.ok() { Verdict::Commit } else { Verdict::CommitFailure };
             (report, verdict)
@@ -418,7 +463,7 @@ fn base_state_drift(halt: Halt) -> Halt {
     match halt {
         Halt::Fail(report) => {
             let failures = report.failures();
-            let only = failures.iter().all(|c| c.invariant == cut_leg_a::BASE_STATE);
+            let only = failures.iter().all(|c| c.invariant == BASE_STATE);
             match failures.first() {
                 Some(check) if only => Halt::drift(&[crate::drift::Difference {
                     dimension: "base_state".to_owned(),

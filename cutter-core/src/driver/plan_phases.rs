@@ -7,15 +7,16 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::cut_phases::commit_if_ok;
 use super::enter::Acted;
 use super::perform::{Act, Performance};
 use super::run::{Halt, Run, payload_digest};
 use crate::address::{Address, DocumentId};
 use crate::digest::Digest;
-use crate::gate::{cutplan, mark, source_pin};
+use crate::gate::{Check, GateReport, cutplan, mark, source_pin};
 use crate::key;
-use crate::machine::run::Phase;
-use crate::mark::{MarkLimits, body_region, check_partition};
+use crate::machine::run::{GateId, Phase};
+use crate::mark::{MarkLimits, body_region};
 use crate::plan::{CutPlan, PlanInput};
 use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, MarkWrite, SweepWrite, Verdict, fact};
 use crate::settings::RunSettings;
@@ -98,12 +99,12 @@ impl Run<'_> {
             source: found.clone(),
             text_sha: None,
             text_bytes: 0,
-            manifest_digest: None,
+            manifest_digest: Digest::from_bytes([0; 32]),
             max_bytes: self.sidecar.settings.max_document_bytes,
             utf8: false,
-            refused: None,
         };
         let mut work = Vec::new();
+        let mut refused = None;
         if let Some((source, version)) = found.and_then(|s| s.latest.clone().map(|v| (s, v))) {
             self.sidecar.source_document_id = Some(source.source_document_id);
             self.sidecar.source_version_id = Some(version.source_version_id);
@@ -115,16 +116,20 @@ impl Run<'_> {
             facts.utf8 = core::str::from_utf8(&read.text).is_ok();
             match plan_of(&facts.document_id, &read.text, &read.vocabulary, &self.sidecar.settings) {
                 Ok(plan) => {
-                    facts.manifest_digest = Some(plan.manifest_digest);
+                    facts.manifest_digest = plan.manifest_digest;
                     self.pin_plan(&plan);
                     work.push(format!("read version {} of {} bytes", version.version_no, facts.text_bytes));
                     work.push(format!("pinned region {}..{}", plan.region.start, plan.region.end));
                     work.push(format!("profile {} version {}", plan.profile.name, plan.profile.version));
                 }
-                Err(text) => facts.refused = Some(text),
+                Err(text) => refused = Some(text),
             }
         }
-        let gate = source_pin::judge(&facts);
+        let mut gate = source_pin::judge(&facts);
+        if let Some(text) = refused {
+            let check = Check::new("source_pin.text_can_be_marked", "a text that the profile can mark", text, false);
+            gate.push(check);
+        }
         let key = self.sidecar.source_version_id.map(|id| key::source_pin(&self.sidecar.document_id, id));
         let pins = ["manifest_digest", "region_sha", "profile_digest"];
         Ok(Acted {
@@ -158,7 +163,6 @@ impl Run<'_> {
             .map_err(|e| Halt::stop(StopReason::Internal, e.to_string()))?;
         let region_sha = source.text.get(region.start..region.end).map(Digest::of).unwrap_or(Digest::of(b""));
         let plan = self.build(&source)?;
-        let spans: Vec<_> = plan.rows.iter().map(|r| (r.start, r.end)).collect();
         let mut facts = mark::MarkFacts {
             region_sha_pin: self.sidecar.pin_digest("region_sha")?,
             region_sha,
@@ -166,11 +170,11 @@ impl Run<'_> {
             region: (region.start as u64, region.end as u64),
             candidate_count: plan.rows.len() as u64,
             max_candidates: self.sidecar.settings.max_candidates,
-            partition_ok: check_partition(region, spans.iter().copied()).is_ok(),
+            candidates_non_empty: plan.rows.iter().all(|r| r.start < r.end),
+            partition_ok: tiles(region.start, region.end, &plan),
             unreported_duplicates: unreported(&plan),
             entry_status_after_mark: None,
             entry_status_after_sweep: None,
-            live: self.live(),
         };
         let count = plan.rows.len() as u64;
         let manifest_digest = plan.manifest_digest;
@@ -179,12 +183,12 @@ impl Run<'_> {
         self.pin("warnings", plan.warnings.len());
         self.plan = Some(plan);
         self.text = source.text;
-        if self.live() && mark::judge(&facts).failures().iter().all(|c| mark::needs_database(&c.invariant)) {
+        if self.live() && without_entry(mark::judge(&facts)).ok() {
             self.enter_backlog(&mut facts, count, manifest_digest, region_sha).await?;
         }
         let previous = self.derived_key(Phase::SourcePin)?;
         Ok(Acted {
-            gate: mark::judge(&facts),
+            gate: if self.live() { mark::judge(&facts) } else { without_entry(mark::judge(&facts)) },
             key: key::mark(&previous, &region_sha).to_string(),
             mutation: self.scope_of("cutter_governance.decision_backlog_entry"),
             work: vec![
@@ -335,12 +339,28 @@ impl Run<'_> {
 }
 
 /// A judge for effects whose only question is where the backlog entry stands.
-fn commit_if_status(expected: &'static str) -> impl Fn(&EffectFacts) -> (crate::gate::GateReport, Verdict) + Sync {
+pub(super) fn commit_if_status(
+    expected: &'static str,
+) -> impl Fn(&EffectFacts) -> (GateReport, Verdict) + Sync {
     move |facts| {
-        let report = mark::judge_status(expected, facts);
-        let verdict = if report.ok() { Verdict::Commit } else { Verdict::Rollback };
-        (report, verdict)
+        let status = facts.values.get(fact::ENTRY_STATUS);
+        let check = Check::equal_some("mark.entry_status", &expected.to_owned(), status);
+        commit_if_ok(GateReport::new(GateId::Mark, vec![check]))
     }
+}
+
+/// IG_mark less what only the database can answer: all that a dry run judges, and what must
+/// hold before the entry is made.
+fn without_entry(mut report: GateReport) -> GateReport {
+    report.checks.retain(|c| !c.invariant.starts_with("mark.entry_"));
+    report
+}
+
+/// The law of the cut, counted on its own: every byte of the region once, in order.
+fn tiles(start: usize, end: usize, plan: &CutPlan) -> bool {
+    let mut at = start;
+    plan.rows.iter().all(|row| core::mem::replace(&mut at, row.end) == row.start && row.start <= row.end)
+        && at == end
 }
 
 /// Rows whose address carries `~n` without a duplicate being reported for it.
@@ -348,7 +368,7 @@ fn unreported(plan: &CutPlan) -> u64 {
     let reported: BTreeSet<&str> = plan.duplicates.iter().map(|d| d.address.as_str()).collect();
     plan.rows
         .iter()
-        .filter(|r| r.canonical_address.last().is_some_and(|s| s.ordinal().is_some()))
+        .filter(|r| r.canonical_address.last().is_some_and(|s| s.occurrence > 1))
         .filter(|r| !reported.contains(r.canonical_address.as_str()))
         .count() as u64
 }

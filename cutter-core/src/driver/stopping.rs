@@ -31,8 +31,18 @@ use crate::sidecar::{ErrorRecord, Outbox, PhaseResult, Sidecar, StopRecord};
 use crate::stop::{Slug, StopClass, StopReason};
 
 /// The identifiers that are chosen with a stop: for the decision on it, and for a void.
-const STOP_IDS: [&str; 6] =
-    ["effect.sg3_review", "approval", "review_decision", "effect.void", "void", "void_history"];
+const STOP_IDS: [&str; 10] = [
+    "effect.sg3_review",
+    "approval",
+    "review_decision",
+    "review_history",
+    "effect.sweep",
+    "sweep",
+    "sweep_history",
+    "effect.void",
+    "void",
+    "void_history",
+];
 
 /// Stops a run in a person's name. If another process drives it, the request is left for
 /// that process, which honours it at its next step.

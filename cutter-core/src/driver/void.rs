@@ -14,7 +14,7 @@ use super::stopping::ask_for_stop;
 use super::{Caller, DriveError, Driven, Outcome, Ports, cut_phases};
 use crate::gate::void as gate;
 use crate::id::RunId;
-use crate::machine::run::{Phase, RunState, Trigger};
+use crate::machine::run::{GateId, Phase, RunState, Trigger};
 use crate::naming::EscalationKind;
 use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, ReviewVerdict, ReviewWrite, VoidWrite};
 use crate::sidecar::{ApprovalRecord, StopRecord};
@@ -174,6 +174,9 @@ impl Run<'_> {
         let intent = self.stop_intent(stop);
         let found = self.ports.kb.read(&answer.path).await.map_err(|e| self.halt(e))?;
         let document = found.and_then(|d| String::from_utf8(d.bytes).ok()).unwrap_or_default();
+        // Acknowledged drift voids an approval that was stored but not used: S2 -> S3.
+        let status = self.sidecar.drift_pins.0.get(crate::drift::BACKLOG_STATUS).map(String::as_str);
+        let redefers = answer.ask.approval_type == crate::approval::DRIFT_ACK && status == Some("reviewed_approved");
         let write = ReviewWrite {
             approval_id: intent.id("approval")?,
             review_decision_id: intent.id("review_decision")?,
@@ -183,24 +186,23 @@ impl Run<'_> {
                 true => self.sidecar.pin_uuid("entry_id").ok(),
                 false => None,
             },
-            history_id: None,
+            history_id: match redefers {
+                true => Some(intent.id("review_history")?),
+                false => None,
+            },
             change_set_id: self.sidecar.pin_uuid("change_set_id").ok(),
             approval_kb_id: answer.path.clone(),
             document,
             sha256: answer.sha256,
             nonce: stop.nonce.clone(),
-            fingerprint: answer.approval.fingerprint().unwrap_or_default().to_owned(),
+            fingerprint: answer.approval.fingerprint().to_owned(),
             actor: answer.approval.actor().to_owned(),
             expires: answer.approval.expires(),
             request_sha256: stop.uploaded.unwrap_or(crate::digest::Digest::from_bytes([0; 32])),
         };
         let payload = payload_digest(&write)?;
         let judge = |facts: &EffectFacts| {
-            cut_phases::commit_if_ok(crate::gate::authorization::judge_stored(
-                "SG_failure_escalation",
-                false,
-                facts,
-            ))
+            cut_phases::commit_if_ok(cut_phases::judge_stored(GateId::FailureEscalation, None, facts))
         };
         let adopting = core::mem::replace(&mut self.adopting, true);
         let phase = self.running().unwrap_or(Phase::CutLegA);
@@ -238,7 +240,7 @@ fn escalation_record(stop: &StopRecord, answer: &Answer, now: jiff::Timestamp) -
         validated_utc: now,
         sha256: Some(answer.sha256),
         actor: answer.approval.actor().to_owned(),
-        fingerprint: answer.approval.fingerprint().unwrap_or_default().to_owned(),
+        fingerprint: answer.approval.fingerprint().to_owned(),
         decision: answer.approval.decision().as_str().to_owned(),
         occurrence: stop.n,
         expires_utc: answer.approval.expires(),
