@@ -13,7 +13,7 @@ pub(crate) use environment::{RandomIds, SystemClock, now};
 pub(crate) use guard::{Driving, drive};
 pub(crate) use hooks::tell;
 pub(crate) use keys::{
-    KeySigner, PinnedKeys, load_pair, load_public, read_seed, write_new_secret, write_public,
+    KeySigner, key_ring, load_pair, load_public, read_seed, write_new_secret, write_public,
 };
-pub(crate) use ports::{Database, Stores, policy, start_private, stores};
+pub(crate) use ports::{Opened, Stores, connections, open, policy, private_cluster, reader, stores};
 pub(crate) use process::{caller, prepare_process, variable};

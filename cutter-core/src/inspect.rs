@@ -6,6 +6,7 @@
 use alloc::string::String;
 
 use crate::address::{AddressError, DocumentId, MAX_DOCUMENT_ID_BYTES};
+use crate::stop::StopReason;
 
 pub mod recover;
 mod summary;
@@ -42,6 +43,17 @@ pub fn document_id_of_file_name(name: &str) -> Result<DocumentId, AddressError> 
     DocumentId::parse(id.trim_end_matches('-'))
 }
 
+/// The exit code of a recorded stop or failure (DESIGN §8).
+#[must_use]
+pub fn exit_code_of(code: &str) -> u8 {
+    if code.starts_with("failed_") {
+        return 4;
+    }
+    let known = code.parse::<StopReason>().ok();
+    let known = known.or_else(|| StopReason::examples().into_iter().find(|r| r.code() == code));
+    known.map_or(3, |reason| reason.exit_code())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,6 +74,15 @@ mod tests {
             assert_eq!(document_id_of_file_name(name).unwrap().as_str(), id, "{name}");
         }
         assert_eq!(document_id_of_file_name(&"x-".repeat(90)).unwrap().as_str().len(), 99);
+    }
+
+    #[test]
+    fn every_code_has_its_exit_code() {
+        for reason in StopReason::examples() {
+            assert_eq!(exit_code_of(&reason.code()), reason.exit_code(), "{reason}");
+        }
+        assert_eq!(exit_code_of("failed_mark"), 4);
+        assert_eq!(exit_code_of("STOP_DRIFT_anything"), 3);
     }
 
     proptest! {

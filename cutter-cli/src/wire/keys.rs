@@ -6,11 +6,11 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use cutter_core::port::signer::{Duty, SignatureFacts, SignatureVerifier, SignedText, Signer};
+use cutter_core::port::signer::{Duty, SignedText, Signer};
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
-use cutter_kb::openpgp::{KeyPair, PublicKey, Verdict, verify_clearsigned};
+use cutter_kb::openpgp::{KeyPair, PublicKey};
+use cutter_kb::ports::KeyRing;
 use ed25519_dalek::{Signer as _, SigningKey};
-use jiff::Timestamp;
 use zeroize::Zeroizing;
 
 use super::now;
@@ -146,65 +146,28 @@ impl Signer for KeySigner {
     }
 }
 
-/// People's signatures, against the public keys of the configured actors.
-pub(crate) struct PinnedKeys {
-    keys: Vec<PublicKey>,
-}
-
-impl PinnedKeys {
-    /// Loads every actor's key; each must be the pinned one.
-    pub(crate) fn load(config: &Config) -> Result<Self, Failure> {
-        let mut keys = Vec::new();
-        for (name, actor) in &config.actors {
-            let key = load_public(&actor.public_key)?;
-            if key.fingerprint() != actor.fingerprint {
-                return Err(Failure::usage(format!("the key of {name} is not the pinned one"))
-                    .broken(
-                        format!("config.actors.{name}.fingerprint"),
-                        actor.fingerprint.to_string(),
-                        format!("{} in {}", key.fingerprint(), actor.public_key.display()),
-                    )
-                    .next("cutter doctor"));
-            }
-            keys.push(key);
+/// Every configured person's public key; each must be the pinned one.
+pub(crate) fn key_ring(config: &Config) -> Result<KeyRing, Failure> {
+    let mut keys = Vec::new();
+    for (name, actor) in &config.actors {
+        let key = load_public(&actor.public_key)?;
+        if key.fingerprint() != actor.fingerprint {
+            return Err(Failure::usage(format!("the key of {name} is not the pinned one"))
+                .broken(
+                    format!("config.actors.{name}.fingerprint"),
+                    actor.fingerprint.to_string(),
+                    format!("{} in {}", key.fingerprint(), actor.public_key.display()),
+                )
+                .next("cutter doctor"));
         }
-        Ok(Self { keys })
+        keys.push(key);
     }
-
-    /// What was found about a document.
-    pub(crate) fn facts(&self, document: &[u8], at: Timestamp) -> SignatureFacts {
-        let found = verify_clearsigned(document, &self.keys, at);
-        match (found.verdict, found.covered_text) {
-            (Verdict::Good { primary_fingerprint, created, .. }, Some(text)) => SignatureFacts::Good {
-                fingerprint: primary_fingerprint.to_string(),
-                signed_at: created,
-                text,
-            },
-            (Verdict::Good { .. }, None) => SignatureFacts::Bad {
-                code: "malformed".to_owned(),
-                detail: "a good signature over no text".to_owned(),
-            },
-            (Verdict::Bad { code, detail }, _) => match std::str::from_utf8(document) {
-                Ok(text) if code == "not_clearsigned" && !text.contains("-----BEGIN PGP") => {
-                    SignatureFacts::Unsigned { text: text.to_owned() }
-                }
-                _ => SignatureFacts::Bad { code: code.to_owned(), detail },
-            },
-        }
-    }
-}
-
-#[async_trait]
-impl SignatureVerifier for PinnedKeys {
-    async fn observe(&self, document: &[u8], now: Timestamp) -> PortResult<SignatureFacts> {
-        Ok(self.facts(document, now))
-    }
+    Ok(KeyRing::new(keys))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cutter_kb::openpgp::KeyKind;
 
     #[test]
     fn seeds_read_back_and_wrong_ones_are_refused_without_being_shown() {
@@ -228,23 +191,5 @@ mod tests {
         write_new_secret(&path, "0f".repeat(32).as_bytes()).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
         assert_eq!(read_seed(&path).unwrap_err().broken[0].observed, "mode 0640");
-    }
-
-    #[test]
-    fn signed_unsigned_and_spoilt_documents_are_told_apart() {
-        let pair = KeyPair::generate("Sue", KeyKind::Sign).unwrap();
-        let keys = PinnedKeys { keys: vec![pair.public()] };
-        let at = now();
-        let signed = pair.clearsign("decision: approve\n", at).unwrap();
-        let facts = keys.facts(signed.as_bytes(), at);
-        assert!(matches!(&facts, SignatureFacts::Good { text, .. } if text.contains("approve")), "{facts:?}");
-        let spoilt = signed.replace("approve", "refuse!");
-        let facts = keys.facts(spoilt.as_bytes(), at);
-        assert!(matches!(&facts, SignatureFacts::Bad { code, .. } if code == "bad_signature"), "{facts:?}");
-        let facts = keys.facts(b"decision: approve\n", at);
-        assert!(matches!(facts, SignatureFacts::Unsigned { .. }), "{facts:?}");
-        let stranger = PinnedKeys { keys: Vec::new() };
-        let facts = stranger.facts(signed.as_bytes(), at);
-        assert!(matches!(&facts, SignatureFacts::Bad { code, .. } if code == "unknown_key"), "{facts:?}");
     }
 }
