@@ -29,7 +29,6 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
