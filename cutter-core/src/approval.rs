@@ -23,7 +23,7 @@ mod text;
 mod verified;
 
 pub use text::{ApprovalParseError, ApprovalText, FORMAT, parse_verdict, render_approval};
-pub(crate) use text::{is_key, is_visible, scan};
+pub(crate) use text::{is_key, is_visible, render, scan};
 pub use verified::{NotVerified, VerifiedApproval, verify};
 
 /// `approval_type` at SG_1.
