@@ -47,8 +47,9 @@ use crate::port::signer::{SignatureVerifier, Signer};
 use crate::sidecar::{Considered, Sidecar, SidecarError, StopRecord};
 
 pub use create::{CutRequest, cut};
+pub use plan_phases::plan_of;
 pub use resume::{ResumeOptions, resume};
-pub use stopping::{ask_for_stop, stop, stop_kinds};
+pub use stopping::{ask_for_stop, record_internal_error, stop, stop_kinds};
 pub use void::void;
 
 /// Everything that the driver needs of the world.

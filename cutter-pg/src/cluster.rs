@@ -37,6 +37,7 @@ pub use self::error::ClusterError;
 #[cfg(feature = "testing")]
 pub(crate) use self::files::FileLock as SharedLock;
 use self::files::{FileLock, write_durable};
+#[cfg(feature = "testing")]
 pub(crate) use self::init::on_own_thread;
 use self::place::Place;
 use self::postmaster::Postmaster;

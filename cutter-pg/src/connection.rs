@@ -253,7 +253,7 @@ async fn start_worker(dsn: &Dsn, settings: &SessionSettings) -> Result<Worker, P
                         // The caller went away; the client is dropped here, on its thread.
                         return;
                     }
-                    client
+                    Some(client)
                 }
                 Err(error) => {
                     // Nobody may be waiting any more; there is nobody to tell then.
@@ -263,8 +263,14 @@ async fn start_worker(dsn: &Dsn, settings: &SessionSettings) -> Result<Worker, P
             };
             // Ends when every handle is gone.
             for job in inbox {
-                let usable = !thread_lost.load(Ordering::Acquire);
-                job(usable.then_some(&mut client));
+                if thread_lost.load(Ordering::Acquire) {
+                    client = None;
+                }
+                job(client.as_mut());
+                // A session that is given up must not keep its locks until the handle goes.
+                if thread_lost.load(Ordering::Acquire) {
+                    client = None;
+                }
             }
         })
         .map_err(|error| PgError::Connection(format!("no thread for the connection: {error}")))?;

@@ -245,10 +245,20 @@ fn a_transaction_may_span_jobs() {
 fn a_panic_in_a_job_is_an_error_and_the_session_is_given_up() {
     let database = empty();
     let connection = open(&database, SessionSettings::writer());
-    let error =
-        block_on(connection.run(|_| -> Result<(), PgError> { panic!("a bug in a job") })).unwrap_err();
+    let pid = connection.backend_pid();
+    let error = block_on(connection.run(|client| -> Result<(), PgError> {
+        client.batch_execute("BEGIN; CREATE TABLE public.t (a int)")?;
+        panic!("a bug in a job")
+    }))
+    .unwrap_err();
     assert!(matches!(&error, PgError::Internal(text) if text.contains("a bug in a job")), "{error}");
     assert!(connection.is_lost());
+    // At once, with its locks, not when the handle goes.
+    let until = Instant::now() + Duration::from_secs(5);
+    while is_alive(&database, pid) {
+        assert!(Instant::now() < until, "the session of the job that panicked is still there");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     block_on(connection.reconnect()).unwrap();
 }
 

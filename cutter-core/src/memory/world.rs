@@ -297,6 +297,27 @@ pub struct MemoryPorts {
     pub observer: Arc<dyn Observer>,
 }
 
+impl From<MemoryPorts> for crate::driver::Ports {
+    fn from(ports: MemoryPorts) -> Self {
+        Self {
+            reader: ports.reader,
+            executor: ports.executor,
+            reviewer: ports.reviewer,
+            verifier: ports.verifier,
+            kb: ports.kb,
+            runs: ports.runs,
+            backup_source: ports.backup_source,
+            backup_target: ports.backup_target,
+            clock: ports.clock,
+            ids: ports.ids,
+            signer: ports.signer,
+            signatures: ports.signatures,
+            observer: ports.observer,
+            own_gates: Vec::new(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -15,7 +15,7 @@ const OLDEST_MAJOR: u32 = 14;
 /// The usual install folders, newest version first within each.
 const INSTALL_ROOTS: [(&str, &str); 7] = [
     ("/usr/lib/postgresql", "bin"),
-    ("/usr/lib/postgresql", ""),
+    ("/usr/libexec", ""),
     ("/usr", "bin"),
     ("/opt/homebrew/opt", "bin"),
     ("/usr/local/opt", "bin"),
@@ -40,7 +40,6 @@ impl Binaries {
             None => candidate_folders(),
         };
         let mut found: Vec<Self> = folders.iter().filter_map(|folder| Self::in_folder(folder)).collect();
-        // PATH first for the first choice; the rest is sorted already.
         found.retain(|binaries| match want_major {
             Some(major) => binaries.major == major,
             None => binaries.major >= OLDEST_MAJOR,
@@ -55,7 +54,7 @@ impl Binaries {
             let looked_in = match explicit {
                 Some(folder) => folder.display().to_string(),
                 None => {
-                    "PATH, /usr/lib/postgresql/*/bin, /usr/pgsql-*/bin, /opt/homebrew/opt/postgresql*/bin, \
+                    "PATH, /usr/lib/postgresql/*/bin, /usr/libexec/postgresql*, /usr/pgsql-*/bin, /opt/homebrew/opt/postgresql*/bin, \
                          /usr/local/opt/postgresql*/bin"
                         .to_owned()
                 }
@@ -200,7 +199,8 @@ mod tests {
         assert_eq!(major_of("postgres (PostgreSQL) 17beta1"), Some(17));
         assert_eq!(major_of("postgres"), None);
         assert_eq!(version_of_folder("/usr/lib/postgresql", "16"), Some(16));
-        assert_eq!(version_of_folder("/usr/lib/postgresql", "postgresql17"), Some(17));
+        assert_eq!(version_of_folder("/usr/libexec", "postgresql17"), Some(17));
+        assert_eq!(version_of_folder("/usr/libexec", "coreutils"), None);
         assert_eq!(version_of_folder("/usr", "pgsql-13"), Some(13));
         assert_eq!(version_of_folder("/usr", "local"), None);
         assert_eq!(version_of_folder("/opt/homebrew/opt", "postgresql@16"), Some(16));

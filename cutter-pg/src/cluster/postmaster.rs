@@ -6,10 +6,14 @@
 //! [`Postmaster::Reused`] is that case; the file is removed only when no process of the
 //! server's user works in the data directory.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use super::error::ClusterError;
+use super::user::ServerUser;
 
 /// What `postmaster.pid` and the process table say together.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,20 +101,25 @@ fn process(pid: i32, data: &Path, owner: u32) -> Process {
         // No process table to ask (not Linux): believe the file, as pg_ctl does.
         return Process::Server;
     }
+    let is_data = |cwd: &Path| cwd == data.canonicalize().unwrap_or_else(|_| data.to_owned());
     match std::fs::read_link(folder.join("cwd")) {
-        Ok(cwd) => {
-            let data = data.canonicalize().unwrap_or_else(|_| data.to_owned());
-            if cwd == data { Process::Server } else { Process::Foreign }
-        }
-        // Root in a container may not look into other users' processes; name and owner are
-        // public.
+        Ok(cwd) if is_data(&cwd) => Process::Server,
+        Ok(_) => Process::Foreign,
+        // Root in a container may not look into other users' processes. Name and owner are
+        // public, and the owner may look.
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            let is_owner = std::fs::metadata(&folder).is_ok_and(|meta| meta.uid() == owner);
+            let meta = std::fs::metadata(&folder);
             let name = std::fs::read_to_string(folder.join("comm")).unwrap_or_default();
-            if is_owner && matches!(name.trim(), "postgres" | "postmaster") {
-                Process::Server
-            } else {
-                Process::Foreign
+            match meta {
+                Ok(meta) if meta.uid() == owner && matches!(name.trim(), "postgres" | "postmaster") => {
+                    match cwd_as_owner(&folder, ServerUser { uid: meta.uid(), gid: meta.gid() }) {
+                        Some(cwd) if !is_data(&cwd) => Process::Foreign,
+                        None if is_ended(&folder) => Process::Foreign,
+                        // Not to be found out: better one server too many believed than one too few.
+                        _ => Process::Server,
+                    }
+                }
+                _ => Process::Foreign,
             }
         }
         // Ended meanwhile, or ended and not yet collected by its parent.
@@ -121,6 +130,24 @@ fn process(pid: i32, data: &Path, owner: u32) -> Process {
                 Process::Gone
             }
         }
+    }
+}
+
+/// Where a process works, asked as its owner. `None` if this process may not become that user.
+fn cwd_as_owner(process: &Path, owner: ServerUser) -> Option<PathBuf> {
+    let mut command = Command::new("readlink");
+    command.arg(process.join("cwd")).current_dir("/").stdin(Stdio::null()).stderr(Stdio::null());
+    owner.apply(&mut command);
+    let output = command.output().ok()?;
+    let text = output.stdout.strip_suffix(b"\n")?;
+    (output.status.success() && !text.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(text)))
+}
+
+/// Gone by now, or ended and not collected by its parent: either works on nothing any more.
+fn is_ended(process: &Path) -> bool {
+    match std::fs::read_to_string(process.join("status")) {
+        Ok(status) => status.lines().any(|line| line.starts_with("State:") && line.contains('Z')),
+        Err(_) => true,
     }
 }
 
