@@ -8,6 +8,7 @@ use alloc::string::String;
 use crate::address::{AddressError, DocumentId, MAX_DOCUMENT_ID_BYTES};
 use crate::stop::StopReason;
 
+pub mod asked;
 pub mod recover;
 mod summary;
 pub mod verify;
