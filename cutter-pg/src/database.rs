@@ -100,6 +100,14 @@ async fn open(slot: &Slot, login: Login, op: &str) -> PortResult<Connection> {
     Connection::open(slot.dsn.clone(), settings).await.map_err(|error| error.to_port(op))
 }
 
+/// Gives the session up after a deadline: the cancel that ended its statement may still be on
+/// its way and must not hit a later one. Nothing of it is left open, as COMMIT was not sent.
+pub(crate) fn give_up_after_deadline(held: &mut Held, error: &PgError) {
+    if error.kind() == PortErrorKind::Deadline {
+        **held = None;
+    }
+}
+
 /// The connection inside, which [`PgDatabase::hold`] put there.
 pub(crate) fn connection(held: &Held) -> Result<&Connection, PgError> {
     held.as_ref().ok_or_else(|| PgError::Connection("the connection is closed".to_owned()))

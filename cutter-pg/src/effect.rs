@@ -29,7 +29,7 @@ use postgres::Client;
 use uuid::Uuid;
 
 use crate::connection::commit_session;
-use crate::database::{Held, PgDatabase, connection};
+use crate::database::{Held, PgDatabase, connection, give_up_after_deadline};
 use crate::error::{PORT, PgError};
 use crate::login::Login;
 use crate::reader::find_effect;
@@ -278,7 +278,7 @@ impl PgDatabase {
         let op = format!("begin {}", cx.key.effect);
         check(cx, &effect, &op)?;
         let deadline = Instant::now() + Duration::from_millis(cx.deadline_ms);
-        let held = self.hold(effect.login(), &op).await?;
+        let mut held = self.hold(effect.login(), &op).await?;
         let job = Arc::new((cx.clone(), effect));
         let mut attempt = 1;
         let opened = loop {
@@ -295,7 +295,10 @@ impl PgDatabase {
                 Err(error) if error.is_retriable() && attempt < ATTEMPTS => attempt += 1,
                 // COMMIT was not sent, so nothing is unknown.
                 Err(PgError::OutcomeUnknown(text)) => return Err(PgError::Connection(text).to_port(op)),
-                Err(error) => return Err(error.to_port(op)),
+                Err(error) => {
+                    give_up_after_deadline(&mut held, &error);
+                    return Err(error.to_port(op));
+                }
                 Ok(opened) => break opened,
             }
         };
@@ -374,8 +377,7 @@ impl PendingEffect for Pending {
     }
 
     async fn finish(mut self: Box<Self>, verdict: Verdict) -> PortResult<Option<EffectRecord>> {
-        let cx = &self.job.0;
-        let op = format!("finish {}", cx.key.effect);
+        let op = format!("finish {}", self.job.0.key.effect);
         if verdict == Verdict::Rollback {
             self.is_open = false;
             let rolled_back = match connection(&self.held) {
@@ -401,7 +403,10 @@ impl PendingEffect for Pending {
         };
         // Whatever happened, `close` ended the transaction or the connection is lost.
         self.is_open = false;
-        outcome.map(Some).map_err(|error| error.to_port(op))
+        outcome.map(Some).map_err(|error| {
+            give_up_after_deadline(&mut self.held, &error);
+            error.to_port(op)
+        })
     }
 }
 

@@ -13,7 +13,7 @@ use cutter_core::vocabulary::Vocabulary;
 use postgres::{Client, GenericClient, IsolationLevel};
 use uuid::Uuid;
 
-use crate::database::{PgDatabase, connection};
+use crate::database::{PgDatabase, connection, give_up_after_deadline};
 use crate::error::{PORT, PgError};
 use crate::login::Login;
 use crate::migrate::{MigrateError, Migrator};
@@ -26,12 +26,15 @@ impl PgDatabase {
         T: Send + 'static,
         F: FnOnce(&mut Client) -> Result<T, PgError> + Send + 'static,
     {
-        let held = self.hold(Login::Ro, op).await?;
+        let mut held = self.hold(Login::Ro, op).await?;
         let outcome = match connection(&held) {
             Ok(connection) => connection.run_with_deadline(self.limit_of_reads(), job).await,
             Err(error) => Err(error),
         };
         // Nothing was written, so there is nothing that could be unknown.
+        if let Err(error) = &outcome {
+            give_up_after_deadline(&mut held, error);
+        }
         outcome.map_err(|error| match error {
             PgError::OutcomeUnknown(message) => PgError::Connection(message).to_port(op),
             other => other.to_port(op),
@@ -264,13 +267,25 @@ fn units(client: &mut Client, query: &UnitQuery) -> Result<Vec<UnitRow>, PgError
         .collect()
 }
 
-/// History in order: by time, and within one transaction by the way that states follow each
-/// other (S5 and S7 lie between two others).
 const HISTORY: &str = "
 SELECT coalesce(h.from_state, ''), h.to_state
 FROM cutter_governance.decision_backlog_history h
 WHERE h.entry_id = $1
-ORDER BY h.at, h.from_state IS NOT NULL, h.from_state IN ('cut_in_progress', 'verify_in_progress'), h.history_id";
+ORDER BY h.at, h.history_id";
+
+/// History in order: rows of one instant (S5 and S7 lie inside a transaction) follow each other
+/// as their states do. Rows that fit nowhere come last, so that nobody misses them.
+fn in_order(mut rows: Vec<(String, String)>) -> Vec<(String, String)> {
+    let mut ordered = Vec::with_capacity(rows.len());
+    let mut state = String::new();
+    while let Some(next) = rows.iter().position(|(from, _)| *from == state) {
+        let row = rows.remove(next);
+        state.clone_from(&row.1);
+        ordered.push(row);
+    }
+    ordered.append(&mut rows);
+    ordered
+}
 
 fn evidence(client: &mut impl GenericClient, run_id: &str) -> Result<RunEvidence, PgError> {
     let mut evidence = RunEvidence::default();
@@ -293,9 +308,9 @@ fn evidence(client: &mut impl GenericClient, run_id: &str) -> Result<RunEvidence
     if let Some(row) = entry {
         let entry_id: Uuid = get(&row, 0)?;
         evidence.entry_status = Some(get(&row, 1)?);
-        for row in &client.query(HISTORY, &[&entry_id])? {
-            evidence.history.push((get(row, 0)?, get(row, 1)?));
-        }
+        let rows = client.query(HISTORY, &[&entry_id])?;
+        let rows = rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect::<Result<_, PgError>>()?;
+        evidence.history = in_order(rows);
     }
     for row in &client.query(
         "SELECT signature_id, duty, payload, public_key, signature FROM cutter_governance.dot_pair_signature
