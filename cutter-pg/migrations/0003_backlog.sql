@@ -105,7 +105,7 @@ BEGIN
     END IF;
     IF NOT NEW.status = ANY (cutter_governance.fn_backlog_targets(OLD.status)) THEN
         RAISE EXCEPTION 'illegal backlog transition %->% (legal=%)', OLD.status, NEW.status,
-            array_to_string(cutter_governance.fn_backlog_targets(OLD.status), ',') USING ERRCODE = 'CU004';
+            array_to_string(cutter_governance.fn_backlog_targets(OLD.status), ',') USING ERRCODE = 'CUC09';
     END IF;
     RETURN NEW;
 END

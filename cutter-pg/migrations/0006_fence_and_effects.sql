@@ -126,7 +126,7 @@ END
 $fn$;
 
 -- Moves an entry: legal edge, this login's duty, compare-and-set, and the history row, all in
--- one transaction. CU004 illegal edge; CUD03 another login's move; CUN02 no such entry;
+-- one transaction. CUC09 illegal edge; CUD03 another login's move; CUN02 no such entry;
 -- CUC04 the entry is elsewhere, or another run's.
 CREATE FUNCTION cutter_governance.fn_backlog_transition(
     p_entry_id uuid, p_from text, p_to text, p_history_id uuid, p_actor text, p_reason text,
@@ -138,7 +138,7 @@ DECLARE
 BEGIN
     IF NOT p_to = ANY (cutter_governance.fn_backlog_targets(p_from)) THEN
         RAISE EXCEPTION 'illegal backlog transition %->% (legal=%)', p_from, p_to,
-            array_to_string(cutter_governance.fn_backlog_targets(p_from), ',') USING ERRCODE = 'CU004';
+            array_to_string(cutter_governance.fn_backlog_targets(p_from), ',') USING ERRCODE = 'CUC09';
     END IF;
     IF (session_user = 'cutter_exec' AND NOT (p_to IN ('review_pending', 'cut_in_progress', 'cut_applied', 'abandoned')))
         OR (session_user = 'cutter_review'
@@ -167,7 +167,7 @@ END
 $fn$;
 
 -- One sweep pass over one entry: S0 or S3 goes to S1; an entry that is there already is
--- success. Writes its log row either way and gives the status.
+-- success, with nothing promoted. Any other status is an illegal edge.
 CREATE FUNCTION cutter_governance.fn_backlog_sweep(
     p_sweep_id uuid, p_entry_id uuid, p_history_id uuid, p_run_id text, p_actor text, p_at timestamptz)
 RETURNS text
@@ -181,7 +181,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no backlog entry %', p_entry_id USING ERRCODE = 'CUN02';
     END IF;
-    v_promote := v_entry.status IN ('marked', 'reviewed_deferred');
+    v_promote := v_entry.status <> 'review_pending';
     IF v_promote THEN
         PERFORM cutter_governance.fn_backlog_transition(p_entry_id, v_entry.status, 'review_pending',
             p_history_id, p_actor, 'sweep', p_run_id, NULL, NULL, p_at);
@@ -189,7 +189,7 @@ BEGIN
     INSERT INTO cutter_governance.decision_backlog_sweep_log (sweep_id, run_id, document_id, promoted, actor, at)
     VALUES (p_sweep_id, p_run_id, v_entry.document_id,
         CASE WHEN v_promote THEN ARRAY[p_entry_id] ELSE '{}' END, p_actor, p_at);
-    RETURN CASE WHEN v_promote THEN 'review_pending' ELSE v_entry.status END;
+    RETURN 'review_pending';
 END
 $fn$;
 

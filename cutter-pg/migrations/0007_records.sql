@@ -30,15 +30,22 @@ CREATE FUNCTION cutter_governance.fn_change_set_open(
 RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
+    IF NOT EXISTS (SELECT FROM cutter_governance.review_approval a WHERE a.approval_id = p_approval_id) THEN
+        RAISE EXCEPTION 'no approval %', p_approval_id USING ERRCODE = 'CUN07';
+    END IF;
+    IF NOT EXISTS (SELECT FROM cutter_governance.review_decision r WHERE r.id = p_review_decision_id) THEN
+        RAISE EXCEPTION 'no review decision %', p_review_decision_id USING ERRCODE = 'CUN08';
+    END IF;
     INSERT INTO cutter_governance.cut_change_set (change_set_id, run_id, document_id, source_document_id,
         source_version_id, source_bytes, entry_id, approval_id, review_decision_id, idempotency_key,
         writer_digest, manifest_digest, region_sha, publication_type, unit_count, actor, at)
     SELECT p_change_set_id, p_run_id, p_document_id, p_source_document_id, p_source_version_id, v.byte_length,
         p_entry_id, p_approval_id, p_review_decision_id, p_idempotency_key, p_writer_digest,
         p_manifest_digest, p_region_sha, p_publication_type, p_unit_count, p_actor, p_at
-    FROM iu_core.source_version v WHERE v.source_version_id = p_source_version_id;
+    FROM iu_core.source_version v
+    WHERE v.source_version_id = p_source_version_id AND v.source_document_id = p_source_document_id;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'no source version %', p_source_version_id USING ERRCODE = 'CUN03';
+        RAISE EXCEPTION 'document % has no source version %', p_document_id, p_source_version_id USING ERRCODE = 'CUN03';
     END IF;
 END
 $fn$;

@@ -7,21 +7,21 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
     SELECT encode(sha256(convert_to(p_text, 'UTF8')), 'hex')
 $fn$;
 
--- Fingerprints of functions, triggers and privileges of our objects, one line each, sorted.
-CREATE FUNCTION cutter_governance.fn_catalogue()
-RETURNS TABLE (kind text, name text, value text)
+-- Fingerprints of our objects: p_kind is function, trigger or acl.
+CREATE FUNCTION cutter_governance.fn_catalogue(p_kind text)
+RETURNS TABLE (name text, value text)
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
-    SELECT 'function', n.nspname || '.' || p.proname,
+    SELECT n.nspname || '.' || p.proname,
         string_agg(md5(p.prosrc) || '|' || encode(sha256(convert_to(pg_get_functiondef(p.oid), 'UTF8')), 'hex')
             || '|' || pg_get_userbyid(p.proowner) || '|' || coalesce(array_to_string(p.proconfig, ';'), '')
             || '|' || coalesce(array_to_string(p.proacl, ';'), ''), '||'
             ORDER BY pg_get_function_identity_arguments(p.oid) COLLATE "C")
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-    WHERE n.nspname IN ('iu_core', 'cutter_governance') AND p.prokind = 'f'
+    WHERE p_kind = 'function' AND n.nspname IN ('iu_core', 'cutter_governance') AND p.prokind = 'f'
     GROUP BY n.nspname, p.proname
     UNION ALL
     -- The triggers behind constraints count: DISABLE TRIGGER ALL turns foreign keys off.
-    SELECT 'trigger', n.nspname || '.' || c.relname || '.'
+    SELECT n.nspname || '.' || c.relname || '.'
             || CASE WHEN t.tgisinternal THEN coalesce(k.conname, '?') || '#' || t.tgtype ELSE t.tgname END,
         string_agg(t.tgenabled::text || '|'
             || CASE WHEN t.tgisinternal THEN '' ELSE pg_get_triggerdef(t.oid) END, '||' ORDER BY t.oid)
@@ -29,13 +29,14 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f
     JOIN pg_class c ON c.oid = t.tgrelid
     JOIN pg_namespace n ON n.oid = c.relnamespace
     LEFT JOIN pg_constraint k ON k.oid = t.tgconstraint
-    WHERE n.nspname IN ('iu_core', 'cutter_governance') OR (n.nspname = 'public' AND c.relname = 'dot_config')
-    GROUP BY 2
+    WHERE p_kind = 'trigger' AND (n.nspname IN ('iu_core', 'cutter_governance')
+        OR (n.nspname = 'public' AND c.relname = 'dot_config'))
+    GROUP BY 1
     UNION ALL
-    SELECT 'acl', n.nspname || '.' || c.relname,
+    SELECT n.nspname || '.' || c.relname,
         pg_get_userbyid(c.relowner) || '|' || coalesce(array_to_string(c.relacl, ';'), '')
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-    WHERE c.relkind IN ('r', 'v') AND (n.nspname IN ('iu_core', 'cutter_governance')
+    WHERE p_kind = 'acl' AND c.relkind IN ('r', 'v') AND (n.nspname IN ('iu_core', 'cutter_governance')
         OR (n.nspname = 'public' AND c.relname = 'dot_config'))
 $fn$;
 
@@ -56,16 +57,16 @@ BEGIN
 
     RETURN QUERY
     SELECT 'migrations', cutter_governance.fn_sha256_text(
-        coalesce(string_agg(m.version || ' ' || m.sha256 || E'\n', '' ORDER BY m.version), ''))
+        coalesce(string_agg(m.version || ' ' || m.name || ' ' || m.sha256 || E'\n', '' ORDER BY m.version), ''))
     FROM cutter_meta.migration m;
 
     RETURN QUERY
-    SELECT 'function.' || c.name, c.value FROM cutter_governance.fn_catalogue() c WHERE c.kind = 'function';
+    SELECT 'function.' || c.name, c.value FROM cutter_governance.fn_catalogue('function') c;
 
     RETURN QUERY
     SELECT 'triggers', cutter_governance.fn_sha256_text(
         coalesce(string_agg(c.name || ' ' || c.value || E'\n', '' ORDER BY c.name COLLATE "C"), ''))
-    FROM cutter_governance.fn_catalogue() c WHERE c.kind = 'trigger';
+    FROM cutter_governance.fn_catalogue('trigger') c;
 
     RETURN QUERY
     SELECT s.name, s.text
@@ -98,18 +99,20 @@ BEGIN
     FROM cutter_governance.review_approval a WHERE a.run_id = p_run_id;
 
     RETURN QUERY
-    SELECT 'vocabulary', cutter_governance.fn_sha256_text(
-        coalesce(string_agg(c.config_key || E'\n', '' ORDER BY c.config_key), ''))
-    FROM public.dot_config c
-    WHERE c.config_key LIKE 'vocab.unit_kind.%' OR c.config_key LIKE 'vocab.section_type.%'
-        OR c.config_key LIKE 'vocab.publication_type.%';
+    -- The canonical JSON of the three lists, as the core digests them.
+    SELECT 'vocabulary', cutter_governance.fn_sha256_text('{' || string_agg(to_json(w.list)::text || ':['
+        || coalesce((SELECT string_agg(to_json(split_part(c.config_key, '.', 3))::text, ',' ORDER BY c.config_key)
+                     FROM public.dot_config c WHERE starts_with(c.config_key, 'vocab.' || w.list || '.')), '')
+        || ']', ',' ORDER BY w.list) || '}')
+    FROM unnest(ARRAY['publication_type', 'section_type', 'unit_kind']) AS w(list);
 
     RETURN QUERY SELECT 'grants', cutter_governance.fn_grant_digest();
 END
 $fn$;
 
 -- The tables of a document's closure, less the rows of one run: count and sha256 over the rows
--- as text, ordered by key in bytes. Stored texts enter by their sha256.
+-- as text, ordered by key in bytes. Stored texts enter by their sha256. No fences and no
+-- effects: they say who drives, not what stands.
 CREATE FUNCTION cutter_governance.fn_base_state_tables(p_document_id text, p_exclude_run text)
 RETURNS TABLE (table_name text, row_count bigint, sha256 text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -209,12 +212,6 @@ BEGIN
         FROM cutter_governance.decision_backlog_sweep_log w
         WHERE w.document_id = p_document_id AND w.run_id IS DISTINCT FROM p_exclude_run
         UNION ALL
-        SELECT 'cutter_governance.run_effect', f.run_id || ' ' || f.effect || ' ' || f.occurrence,
-            ROW(f.run_id, f.effect, f.occurrence, f.effect_id, f.fence_epoch, f.payload_sha256, f.verdict,
-                f.facts, f.at, f.document_id, f.inserted_by)::text
-        FROM cutter_governance.run_effect f
-        WHERE f.document_id = p_document_id AND f.run_id <> p_exclude_run
-        UNION ALL
         SELECT 'public.dot_config', c.config_key, ROW(c.config_key, c.config_value, c.description)::text
         FROM public.dot_config c WHERE starts_with(c.config_key, 'vocab.')
     )
@@ -227,7 +224,7 @@ BEGIN
         'cutter_governance.verify_result', 'cutter_governance.review_decision',
         'cutter_governance.review_approval', 'cutter_governance.approval_use',
         'cutter_governance.decision_backlog_entry', 'cutter_governance.decision_backlog_history',
-        'cutter_governance.decision_backlog_sweep_log', 'cutter_governance.run_effect', 'public.dot_config']) AS t(tab)
+        'cutter_governance.decision_backlog_sweep_log', 'public.dot_config']) AS t(tab)
     LEFT JOIN lines l ON l.tab = t.tab
     GROUP BY t.tab
     ORDER BY t.tab COLLATE "C";

@@ -174,14 +174,22 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f
     SELECT 'violation', n.nspname || '.' || c.relname || '.' || t.attname || ' has column privileges', NULL, NULL
     FROM pg_attribute t JOIN pg_class c ON c.oid = t.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE t.attacl IS NOT NULL AND n.nspname IN ('iu_core', 'cutter_governance', 'cutter_queue')
-    ORDER BY 1, 2
 $fn$;
 
--- Digest of the grant probe: what is pinned.
+-- Digest of the grant probe: what is pinned. sha256 over the JSON of the core's GrantSnapshot,
+-- so that whoever holds the probe's answer can compute it.
 CREATE FUNCTION cutter_governance.fn_grant_digest() RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
-    SELECT cutter_governance.fn_sha256_text(coalesce(string_agg(concat_ws(' ', p.section, p.name, p.wanted, p.holds)
-        || E'\n', '' ORDER BY p.section COLLATE "C", p.name COLLATE "C"), ''))
+    SELECT cutter_governance.fn_sha256_text('{"facts":['
+        || coalesce(string_agg('{"name":' || to_json(p.name)::text || ',"wanted":' || p.wanted
+            || ',"holds":' || p.holds || '}', ',' ORDER BY p.name COLLATE "C") FILTER (WHERE p.section = 'fact'), '')
+        || '],"public_execute":['
+        || coalesce(string_agg(to_json(p.name)::text, ',' ORDER BY p.name COLLATE "C")
+            FILTER (WHERE p.section = 'public_execute'), '')
+        || '],"violations":['
+        || coalesce(string_agg(to_json(p.name)::text, ',' ORDER BY p.name COLLATE "C")
+            FILTER (WHERE p.section = 'violation'), '')
+        || ']}')
     FROM cutter_governance.fn_grant_probe() p
 $fn$;
 
