@@ -22,6 +22,7 @@ mod designate;
 pub mod manifest;
 pub mod markdown;
 mod region;
+mod scan;
 
 pub use manifest::ManifestMarker;
 pub use markdown::MarkdownMarker;

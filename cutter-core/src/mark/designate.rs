@@ -31,8 +31,12 @@ pub(super) fn designate<'p, 't>(profile: &'p Profile, title: &'t str) -> Option<
     }
     let kind = profile.decimal_kind.as_deref()?;
     let (label, rest) = decimal(title)?;
-    // `1. Article I` is the article; the number before it only counts.
-    if let Some(found) = word_first(profile, rest) {
+    // `1. Article I` is the article and `1. I First Amendment` the amendment: the number
+    // before only counts, in one numeral or two.
+    let (token, after) = rest.split_once(' ').unwrap_or((rest, ""));
+    let again = roman(token).filter(|n| n.to_string() == label).map(|_| after);
+    let counted = |rest| word_first(profile, rest).or_else(|| number_first(profile, rest));
+    if let Some(found) = counted(rest).or_else(|| again.and_then(counted)) {
         return Some(found);
     }
     let rank = profile.designators.iter().find(|d| d.kind == kind).map_or(u32::MAX / 2, |d| d.rank);
@@ -213,6 +217,9 @@ fn digits(text: &str) -> Option<(String, &str)> {
         label.push(digit);
         rest = &rest[rest.chars().next().map_or(0, char::len_utf8)..];
     }
+    if label.is_empty() {
+        return None;
+    }
     let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
     if letters > 2
         || rest[letters..].starts_with(char::is_alphanumeric) && superscript(&rest[letters..]).is_none()
@@ -222,7 +229,7 @@ fn digits(text: &str) -> Option<(String, &str)> {
     label.push_str(&rest[..letters].to_ascii_lowercase());
     let (label, rest) = tail(label, &rest[letters..]);
     let glued = rest.starts_with(|c: char| c.is_alphanumeric());
-    (!label.is_empty() && !glued).then_some((label, rest))
+    (!glued).then_some((label, rest))
 }
 
 /// The parts after a number's first atom: `.1`, `-A`, `(a)`, `¹`.
