@@ -16,7 +16,6 @@ use crate::digest::Digest;
 use crate::key::{self, DerivedKey};
 use crate::mark::{
     Duplicate, MarkContext, MarkError, MarkLimits, MarkdownMarker, Marked, Marker, Warning, body_region,
-    check_text,
 };
 use crate::profile::{Profile, ProfileId};
 use crate::vocabulary::{UnknownWord, Vocabulary};
@@ -154,7 +153,6 @@ impl CutPlan {
     /// # Errors
     /// [`PlanError`]: the text is not UTF-8, too large, or a manifest does not fit.
     pub fn build(input: &PlanInput<'_>) -> Result<Self, PlanError> {
-        check_text(input.text, input.limits)?;
         let region = body_region(input.text, input.profile)?;
         let context =
             MarkContext { document_id: input.document_id, profile: input.profile, limits: input.limits };

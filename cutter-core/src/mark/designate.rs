@@ -2,6 +2,7 @@
 //! left as its title. Everything it knows comes from the profile.
 
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use crate::address::check_label;
 use crate::address::numeral::{cjk, roman};
@@ -314,19 +315,30 @@ fn trim_title(rest: &str) -> &str {
 pub(super) fn section_type<'p>(profile: &'p Profile, kind: &str, title: &str) -> &'p str {
     let folded = fold_case(title);
     let bare = folded.trim_matches(|c: char| !c.is_alphanumeric());
-    let by_title = profile
-        .title_section_types
-        .iter()
-        .find(|rule| if rule.whole { bare == rule.title } else { holds_words(&folded, &rule.title) });
+    let starts = word_starts(&folded);
+    let by_title = profile.title_section_types.iter().find(|rule| {
+        if rule.whole { bare == rule.title } else { holds_words(&folded, &starts, &rule.title) }
+    });
     by_title
         .map(|rule| &rule.section_type)
         .or_else(|| profile.kind_section_types.get(kind))
         .unwrap_or(&profile.default_section_type)
 }
 
-fn holds_words(text: &str, words: &str) -> bool {
-    text.match_indices(words).any(|(at, _)| {
-        !text[..at].ends_with(char::is_alphanumeric)
-            && !text[at + words.len()..].starts_with(char::is_alphanumeric)
+/// True where `words` stands in `text` as whole words; `starts` are where words start.
+fn holds_words(text: &str, starts: &[usize], words: &str) -> bool {
+    starts.iter().any(|&at| {
+        text[at..].strip_prefix(words).is_some_and(|after| !after.starts_with(char::is_alphanumeric))
     })
+}
+
+fn word_starts(text: &str) -> Vec<usize> {
+    let mut inside = false;
+    let begins = |(at, c): (usize, char)| {
+        let letter = c.is_alphanumeric();
+        let begin = letter && !core::mem::replace(&mut inside, letter);
+        inside = letter;
+        begin.then_some(at)
+    };
+    text.char_indices().filter_map(begins).collect()
 }
