@@ -477,4 +477,37 @@ mod tests {
         assert_eq!(found, [1, 2, 1]);
         assert!(agrees(text));
     }
+
+    fn files(folder: &std::path::Path, out: &mut Vec<std::path::PathBuf>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { files(&path, out) } else { out.push(path) }
+        }
+    }
+
+    #[test]
+    fn equals_the_parser_on_the_corpus() {
+        let Some(corpus) = std::env::var_os("CUTTER_CORPUS") else {
+            std::eprintln!("SKIPPED: set CUTTER_CORPUS to a folder of documents to run this test");
+            return;
+        };
+        let mut all = Vec::new();
+        files(std::path::Path::new(&corpus), &mut all);
+        let (mut known, mut left) = (0usize, 0usize);
+        for path in all {
+            let Ok(text) = std::fs::read_to_string(&path) else { continue };
+            match scan_headings(&text) {
+                Some(fast) => {
+                    assert!(fast == parsed_headings(&text), "{}", path.display());
+                    known += text.len();
+                }
+                None => {
+                    std::println!("left to the parser: {}", path.display());
+                    left += text.len();
+                }
+            }
+        }
+        std::println!("{known} bytes by lines, {left} by the parser");
+        assert!(known > left, "the scanner should know most real text: {known} of {}", known + left);
+    }
 }
