@@ -304,8 +304,8 @@ pub fn writer_digest(rows: &[PlanRow]) -> Digest {
         w.string(row.canonical_address.as_str());
         w.string(&row.unit_kind);
         w.string(&row.section_type);
-        w.string(&row.content_hash.to_hex());
-        w.string(&row.idempotency_key.to_string());
+        w.digest(&row.content_hash);
+        w.digest(row.idempotency_key.digest());
         w.end_array();
     }
     w.end_array();
@@ -323,7 +323,7 @@ pub fn set_digest<'a>(units: impl IntoIterator<Item = (&'a str, &'a Digest)>) ->
     for (address, content_hash) in sorted {
         w.begin_array();
         w.string(address);
-        w.string(&content_hash.to_hex());
+        w.digest(content_hash);
         w.end_array();
     }
     w.end_array();
