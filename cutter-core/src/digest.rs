@@ -3,7 +3,6 @@
 //! A digest is written as 64 lowercase hexadecimal digits everywhere: in JSON, in
 //! documents, in SQL text columns and in key formulas (spec 2 §4, §6).
 
-use alloc::borrow::ToOwned;
 use alloc::string::String;
 use core::fmt;
 use core::str::FromStr;
@@ -147,7 +146,7 @@ impl Hasher {
 
 impl fmt::Debug for Hasher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&"Hasher".to_owned())
+        f.write_str("Hasher")
     }
 }
 

@@ -136,7 +136,12 @@ pub fn expected_after(effect: EffectName, units: u64, before: &Survey, after: &S
             follow(map, BACKLOG_STATUS, after, &["verified_complete", "verify_failed_escalated"]);
         }
         EffectName::Sg2Request => set(map, REVIEW_DECISIONS, "1"),
-        EffectName::Sg2Review | EffectName::Sg3Review => add(map, APPROVALS, 1),
+        EffectName::Sg2Review => add(map, APPROVALS, 1),
+        EffectName::Sg3Review => {
+            add(map, APPROVALS, 1);
+            // an acknowledged drift re-defers an approved entry (S2 -> S3)
+            follow(map, BACKLOG_STATUS, after, &["reviewed_deferred"]);
+        }
         EffectName::Enact => follow_any(map, UNIT_DIGEST, after),
         EffectName::Void => {
             follow_any(map, UNIT_DIGEST, after);

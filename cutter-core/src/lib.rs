@@ -28,6 +28,7 @@ pub mod port;
 pub mod profile;
 pub mod report;
 pub mod retry;
+pub mod settings;
 pub mod sidecar;
 pub mod stop;
 pub mod vocabulary;

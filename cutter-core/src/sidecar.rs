@@ -1,1 +1,548 @@
-//! The sidecar: the durable record of a run.
+//! The sidecar: the durable record of a run (spec 1 §5).
+//!
+//! The spec's fields keep their names and meaning; the others are ours. It is validated
+//! on every write and on every read: the digest covers all other fields, the transitions
+//! form a hash chain, the size is bounded. It holds no secret and no list of units. The
+//! module knows bytes, never files: where revisions live is the run store's matter.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::approval::Ask;
+use crate::canonical;
+use crate::digest::Digest;
+use crate::id::RunId;
+use crate::intent::Intent;
+use crate::limits::SIDECAR_MAX_BYTES;
+use crate::machine::run::{Phase, RunState, Stage};
+use crate::port::backup::BackupBlob;
+use crate::port::database::Survey;
+use crate::port::signer::SignedText;
+use crate::settings::RunSettings;
+
+/// The spec's `schema_version`. A higher one is refused, never guessed at.
+pub const SCHEMA_VERSION: u32 = 1;
+/// Counts our own additions within schema 1. Older records are read: every field that
+/// came later has a default.
+pub const RECORD_VERSION: u32 = 2;
+
+/// Whether a run writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Writes nothing anywhere but its own folder, and ends before the first gate.
+    Dryrun,
+    /// The real thing.
+    Live,
+}
+
+/// How a phase stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PhaseResult {
+    /// Its gate passed.
+    Passed,
+    /// Its gate refused.
+    Failed,
+    /// It began; only such a phase may be redone.
+    Running,
+}
+
+/// A file that a phase made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Artifact {
+    /// Path or name.
+    pub path: String,
+    /// sha256 of its bytes.
+    pub sha256: Digest,
+    /// Its length.
+    #[serde(default)]
+    pub bytes: u64,
+}
+
+/// One phase of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PhaseRecord {
+    /// The phase.
+    pub phase: String,
+    /// When its intent was chosen.
+    pub started_utc: Timestamp,
+    /// When its result was persisted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub finished_utc: Option<Timestamp>,
+    /// How it stands.
+    pub result: PhaseResult,
+    /// Its gate's invariants.
+    #[serde(default)]
+    pub gate_invariants: BTreeMap<String, bool>,
+    /// Path of its document in the knowledge base, once uploaded.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kb_doc_id: Option<String>,
+    /// What it made; the report is the first.
+    #[serde(default)]
+    pub artifacts: Vec<Artifact>,
+    /// Active machine time, summed over restarts (D34).
+    #[serde(default)]
+    pub active_ms: u64,
+}
+
+/// A validated approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalRecord {
+    /// `SG_cut_authz`, `SG_lifecycle_authz` or `SG_failure_escalation`.
+    pub gate: String,
+    /// When the request was made.
+    pub requested_utc: Timestamp,
+    /// Path of the approval.
+    pub approval_kb_id: String,
+    /// For SG_2 and, ours, for every decision stored in the database.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub review_decision_id: Option<Uuid>,
+    /// When it was found valid.
+    pub validated_utc: Timestamp,
+    /// sha256 of the document as validated: a later edit stops the run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub sha256: Option<Digest>,
+    /// Who signed.
+    #[serde(default)]
+    pub actor: String,
+    /// Fingerprint of the signer's primary key; empty for an unsigned one under policy `optional`.
+    #[serde(default)]
+    pub fingerprint: String,
+    /// `approve`, `defer` or `reject`.
+    #[serde(default = "approve")]
+    pub decision: String,
+    /// Which occurrence of the gate it answered.
+    #[serde(default = "one")]
+    pub occurrence: u32,
+    /// When it ends, if it does.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub expires_utc: Option<Timestamp>,
+    /// sha256 of the request that it answered.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub request_sha256: Option<Digest>,
+    /// The nonce that it answered.
+    #[serde(default)]
+    pub nonce: String,
+}
+
+fn approve() -> String {
+    "approve".to_owned()
+}
+const fn one() -> u32 {
+    1
+}
+
+/// An approval document that was looked at and not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Considered {
+    /// Its path.
+    pub approval_kb_id: String,
+    /// sha256 of what was read.
+    pub sha256: Digest,
+    /// The invariant that it broke first.
+    pub invariant: String,
+    /// Expected and observed.
+    pub detail: String,
+}
+
+/// The last error, for people.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorRecord {
+    /// `STOP_…` code or `failed_<gate>`.
+    pub code: String,
+    /// What happened.
+    pub message: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// A stop or failure: one per stop-route report.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopRecord {
+    /// 1, 2, …
+    pub n: u32,
+    /// `STOP_…` code or `failed_<gate>`.
+    pub code: String,
+    /// State suffix, as in `stopped_<reason>`; for failures the gate's.
+    pub reason: String,
+    /// Where the run stood.
+    pub stage: String,
+    /// What happened, expected and observed.
+    pub detail: Vec<String>,
+    /// When.
+    pub at: Timestamp,
+    /// File name of the stop-route report.
+    pub name: String,
+    /// An answer (SG_3) must repeat it.
+    pub nonce: String,
+    /// The sidecar revision whose bytes the report dumps.
+    pub revision: u64,
+    /// sha256 of the report, once uploaded.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub uploaded: Option<Digest>,
+    /// Identifiers for the decision on it and for a void, chosen with the stop.
+    #[serde(default)]
+    pub ids: BTreeMap<String, Uuid>,
+    /// The stop request that it honours, if a person asked.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub request_id: Option<Uuid>,
+    /// For drift: the observed values that an acknowledgement accepts.
+    #[serde(default)]
+    pub observed: BTreeMap<String, String>,
+    /// Path of the SG_3 approval that let it go on.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub resolved_by: Option<String>,
+}
+
+/// One step of the run machine, chained to the one before.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TransitionRecord {
+    /// State before.
+    pub from: String,
+    /// State after.
+    pub to: String,
+    /// What led there.
+    pub trigger: String,
+    /// Who.
+    pub actor: String,
+    /// When.
+    pub at: Timestamp,
+    /// sha256 over the previous record's hash and this record's fields.
+    pub hash: Digest,
+}
+
+/// The recorded backup.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackupRecord {
+    /// Where and what.
+    pub blob: BackupBlob,
+    /// Digest of the base state, signed at SG1 and recomputed in leg A.
+    pub base_state_sha: Digest,
+    /// Content rows that the backup holds.
+    pub content_rows: u64,
+    /// When it was taken.
+    pub at: Timestamp,
+}
+
+/// A document that is owed to the knowledge base: persisted before it is sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outbox {
+    /// File name in the run's folder.
+    pub name: String,
+    /// sha256 of `text`.
+    pub sha256: Digest,
+    /// The document, byte for byte.
+    pub text: String,
+    /// Version of the renderer that made it.
+    pub renderer: u32,
+}
+
+/// The sidecar.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sidecar {
+    /// Always [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// See [`RECORD_VERSION`].
+    #[serde(default = "first_record_version")]
+    pub record_version: u32,
+    /// Equals the folder's name.
+    pub run_id: RunId,
+    /// When the run was created.
+    pub created_utc: Timestamp,
+    /// By whom.
+    pub created_by: String,
+    /// Which document.
+    pub document_id: String,
+    /// Its row, from source_pin on.
+    pub source_document_id: Option<Uuid>,
+    /// The version's row, from source_pin on.
+    pub source_version_id: Option<Uuid>,
+    /// Dry run or live.
+    pub mode: Mode,
+    /// Stage or ending, see [`RunState`].
+    pub state: String,
+    /// For `failed_*` and `stopped_*`: the stage that was kept (D2).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kept_stage: Option<Stage>,
+    /// By phase name.
+    pub phases: BTreeMap<String, PhaseRecord>,
+    /// Validated approvals, oldest first.
+    pub sovereign_approvals: Vec<ApprovalRecord>,
+    /// By phase name (spec 2 §4).
+    pub idempotency_keys: BTreeMap<String, String>,
+    /// manifest_digest, region_sha, writer_digest, …
+    pub context_pins: BTreeMap<String, String>,
+    /// The last error.
+    pub last_error: Option<ErrorRecord>,
+
+    /// This revision's number.
+    pub revision: u64,
+    /// `success` once finalised.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub status: Option<String>,
+    /// The creation record, signed by the operator (D31).
+    pub creation: SignedText,
+    /// Settings of the run, fixed at creation and shown at SG1.
+    pub settings: RunSettings,
+    /// Drift pins.
+    #[serde(default)]
+    pub drift_pins: Survey,
+    /// What happens next.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub intent: Option<Intent>,
+    /// What is owed to the knowledge base.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub outbox: Option<Outbox>,
+    /// The open request of a sovereign gate.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub ask: Option<Ask>,
+    /// The recorded backup.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub backup: Option<BackupRecord>,
+    /// The run's folder in the knowledge base.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kb_folder: Option<String>,
+    /// Documents filed, in order: file name and sha256.
+    #[serde(default)]
+    pub documents: Vec<Artifact>,
+    /// Approvals that were looked at and not accepted, newest last, bounded.
+    #[serde(default)]
+    pub considered: Vec<Considered>,
+    /// Stops and failures.
+    #[serde(default)]
+    pub stops: Vec<StopRecord>,
+    /// The hash chain.
+    pub transitions: Vec<TransitionRecord>,
+    /// Active machine time, summed over restarts.
+    #[serde(default)]
+    pub active_ms: u64,
+    /// Minutes granted on top of the caps by SG_3 approvals.
+    #[serde(default)]
+    pub granted_minutes: u32,
+    /// sha256 of the canonical form of all other fields.
+    #[serde(default = "no_digest")]
+    pub digest: Digest,
+}
+
+const fn first_record_version() -> u32 {
+    1
+}
+const fn no_digest() -> Digest {
+    Digest::from_bytes([0; 32])
+}
+
+/// Why bytes are not a sidecar that may be acted on. Shown to the operator.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SidecarError {
+    /// Not JSON, or not of this shape: truncated, edited, or another file.
+    #[error("the sidecar does not read: {0}")]
+    Malformed(String),
+    /// The digest inside does not fit the rest.
+    #[error("the sidecar's digest does not fit its content: expected {expected}, observed {observed}")]
+    DigestMismatch {
+        /// As recorded.
+        expected: String,
+        /// As computed.
+        observed: String,
+    },
+    /// Written by a newer program.
+    #[error(
+        "the sidecar has schema_version {observed}, this program knows up to {known}: use a newer cutter"
+    )]
+    Newer {
+        /// As recorded.
+        observed: u64,
+        /// What this program knows.
+        known: u32,
+    },
+    /// A rule between fields is broken.
+    #[error("the sidecar breaks a rule: {0}")]
+    Invalid(String),
+}
+
+impl Sidecar {
+    /// The state, parsed.
+    ///
+    /// # Errors
+    /// [`SidecarError::Invalid`] if it is no state.
+    pub fn run_state(&self) -> Result<RunState, SidecarError> {
+        RunState::parse(&self.state, self.kept_stage).map_err(|e| SidecarError::Invalid(e.to_string()))
+    }
+
+    /// Moves to a state, adding a link to the chain.
+    pub fn transition(&mut self, to: &RunState, trigger: &str, actor: &str, at: Timestamp) {
+        let previous = self.transitions.last().map(|t| t.hash);
+        let mut record = TransitionRecord {
+            from: self.state.clone(),
+            to: to.as_text(),
+            trigger: trigger.to_owned(),
+            actor: actor.to_owned(),
+            at,
+            hash: no_digest(),
+        };
+        record.hash = record.link(previous);
+        self.state = record.to.clone();
+        self.kept_stage = to.kept();
+        self.transitions.push(record);
+    }
+
+    /// Writes the canonical bytes of the next revision: digest set, rules checked.
+    ///
+    /// # Errors
+    /// [`SidecarError`] if a rule is broken or the size passes its bound.
+    pub fn to_bytes(&mut self) -> Result<Vec<u8>, SidecarError> {
+        self.record_version = RECORD_VERSION;
+        let malformed = |e: &dyn core::fmt::Display| SidecarError::Malformed(e.to_string());
+        let mut value = serde_json::to_value(&*self).map_err(|e| malformed(&e))?;
+        let digest = digest_without_itself(&mut value)?;
+        self.digest = digest;
+        if let Value::Object(map) = &mut value {
+            map.insert("digest".to_owned(), Value::String(digest.to_hex()));
+        }
+        self.check_rules()?;
+        let text = canonical::to_canonical(&value).map_err(|e| malformed(&e))?;
+        if text.len() > SIDECAR_MAX_BYTES {
+            return Err(SidecarError::Invalid(format!(
+                "size: expected at most {SIDECAR_MAX_BYTES} bytes, observed {}",
+                text.len()
+            )));
+        }
+        Ok(text.into_bytes())
+    }
+
+    /// Reads and validates.
+    ///
+    /// # Errors
+    /// [`SidecarError`]: not readable, newer, digest or rule broken. Nothing is repaired.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, SidecarError> {
+        let mut value =
+            canonical::parse_strict(bytes).map_err(|e| SidecarError::Malformed(e.to_string()))?;
+        match value.get("schema_version").and_then(Value::as_u64) {
+            Some(v) if v > u64::from(SCHEMA_VERSION) => {
+                return Err(SidecarError::Newer { observed: v, known: SCHEMA_VERSION });
+            }
+            Some(v) if v == u64::from(SCHEMA_VERSION) => {}
+            _ => return Err(SidecarError::Malformed("no schema_version".to_owned())),
+        }
+        let recorded = value.get("digest").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let observed = digest_without_itself(&mut value)?;
+        if recorded != observed.to_hex() {
+            return Err(SidecarError::DigestMismatch { expected: recorded, observed: observed.to_hex() });
+        }
+        if let Value::Object(map) = &mut value {
+            map.insert("digest".to_owned(), Value::String(recorded));
+        }
+        let sidecar: Self =
+            serde_json::from_value(value).map_err(|e| SidecarError::Malformed(e.to_string()))?;
+        sidecar.check_rules()?;
+        Ok(sidecar)
+    }
+
+    /// The rules between fields: chain whole, state is the chain's last, stage and phases agree.
+    ///
+    /// # Errors
+    /// [`SidecarError::Invalid`] naming the rule.
+    pub fn check_rules(&self) -> Result<(), SidecarError> {
+        let invalid = |text: String| Err(SidecarError::Invalid(text));
+        let state = self.run_state()?;
+        let mut previous: Option<&TransitionRecord> = None;
+        for (i, record) in self.transitions.iter().enumerate() {
+            let link = record.link(previous.map(|p| p.hash));
+            if link != record.hash {
+                return invalid(format!(
+                    "transition {i} ({} -> {}): expected hash {link}, observed {}",
+                    record.from, record.to, record.hash
+                ));
+            }
+            if previous.is_some_and(|p| p.to != record.from) {
+                return invalid(format!("transition {i} starts at {}, not where the one before ended", record.from));
+            }
+            previous = Some(record);
+        }
+        match previous {
+            Some(last) if last.to != self.state => {
+                return invalid(format!("state: expected {} (the chain's last), observed {}", last.to, self.state));
+            }
+            None => return invalid("the transition chain is empty".to_owned()),
+            Some(_) => {}
+        }
+        if let Some(stage) = state.stage() {
+            for phase in Phase::ALL {
+                let passed =
+                    self.phases.get(phase.as_str()).is_some_and(|p| p.result == PhaseResult::Passed);
+                if stage >= phase.to() && !passed {
+                    return invalid(format!("state {stage} is past {phase}, whose record is not passed"));
+                }
+            }
+        }
+        for (name, record) in &self.phases {
+            if *name != record.phase {
+                return invalid(format!("phase {name} is recorded as {}", record.phase));
+            }
+        }
+        Ok(())
+    }
+
+    /// The last validated approval for a gate.
+    #[must_use]
+    pub fn approval(&self, gate: &str) -> Option<&ApprovalRecord> {
+        self.sovereign_approvals.iter().rev().find(|a| a.gate == gate && a.decision == "approve")
+    }
+
+    /// The open stop: the last one, if the run is stopped or failed and nothing resolved it.
+    #[must_use]
+    pub fn open_stop(&self) -> Option<&StopRecord> {
+        self.stops.last().filter(|s| s.resolved_by.is_none() && self.kept_stage.is_some())
+    }
+
+    /// A pin, parsed as a digest.
+    ///
+    /// # Errors
+    /// [`SidecarError::Invalid`] if the pin is missing or no digest.
+    pub fn pin_digest(&self, name: &str) -> Result<Digest, SidecarError> {
+        let missing = || SidecarError::Invalid(format!("pin {name}: expected a sha256, observed nothing"));
+        let text = self.context_pins.get(name).ok_or_else(missing)?;
+        text.parse().map_err(|e| SidecarError::Invalid(format!("pin {name}: {e}")))
+    }
+
+    /// A pin, parsed as a UUID.
+    ///
+    /// # Errors
+    /// [`SidecarError::Invalid`] if the pin is missing or no UUID.
+    pub fn pin_uuid(&self, name: &str) -> Result<Uuid, SidecarError> {
+        let wrong =
+            || SidecarError::Invalid(format!("pin {name}: expected a UUID, observed {:?}", self.context_pins.get(name)));
+        self.context_pins.get(name).and_then(|t| Uuid::parse_str(t).ok()).ok_or_else(wrong)
+    }
+}
+
+impl TransitionRecord {
+    fn link(&self, previous: Option<Digest>) -> Digest {
+        let previous = previous.map(|d| d.to_hex()).unwrap_or_default();
+        let parts =
+            [&previous, &self.from, &self.to, &self.trigger, &self.actor, &self.at.to_string()];
+        let mut text = String::new();
+        for part in parts {
+            text.push_str(&format!("{}:{part}\n", part.len()));
+        }
+        Digest::of(text.as_bytes())
+    }
+}
+
+fn digest_without_itself(value: &mut Value) -> Result<Digest, SidecarError> {
+    match value {
+        Value::Object(map) => map.remove("digest"),
+        _ => return Err(SidecarError::Malformed("not a JSON object".to_owned())),
+    };
+    let text = canonical::to_canonical(value).map_err(|e| SidecarError::Malformed(e.to_string()))?;
+    Ok(Digest::of(text.as_bytes()))
+}

@@ -89,6 +89,8 @@ pub enum StopReason {
     KbConflict,
     /// The database cannot be reached.
     DatabaseUnavailable,
+    /// The backup target cannot be written now.
+    BackupUnavailable,
     /// No space is left where the run must write.
     DiskFull,
     /// A newer driver holds the run's fence (PROTOCOL §3).
@@ -133,6 +135,7 @@ enum Code {
     KbUpload,
     KbConflict,
     DatabaseUnavailable,
+    BackupUnavailable,
     DiskFull,
     Fenced,
     RunBusy,
@@ -157,6 +160,7 @@ spelled!(Code, "stop code", {
     KbUpload => "STOP_KB_UPLOAD",
     KbConflict => "STOP_KB_CONFLICT",
     DatabaseUnavailable => "STOP_DATABASE_UNAVAILABLE",
+    BackupUnavailable => "STOP_BACKUP_UNAVAILABLE",
     DiskFull => "STOP_DISK_FULL",
     Fenced => "STOP_FENCED",
     RunBusy => "STOP_RUN_BUSY",
@@ -184,6 +188,7 @@ impl Code {
             Self::KbUpload => "kb_upload",
             Self::KbConflict => "kb_conflict",
             Self::DatabaseUnavailable => "database_unavailable",
+            Self::BackupUnavailable => "backup_unavailable",
             Self::DiskFull => "disk_full",
             Self::Fenced => "fenced",
             Self::RunBusy => "run_busy",
@@ -209,6 +214,7 @@ impl Code {
             Self::KbUpload
             | Self::KbConflict
             | Self::DatabaseUnavailable
+            | Self::BackupUnavailable
             | Self::DiskFull
             | Self::Fenced
             | Self::RunBusy
@@ -234,6 +240,7 @@ impl Code {
             Self::KbUpload => "a document could not be uploaded after all retries",
             Self::KbConflict => "another document stands under the name in the knowledge base",
             Self::DatabaseUnavailable => "the database cannot be reached",
+            Self::BackupUnavailable => "the backup target cannot be written now",
             Self::DiskFull => "no space is left where the run must write",
             Self::Fenced => "a newer driver holds the run's fence; this one wrote nothing more",
             Self::RunBusy => "another process holds the run's lock",
@@ -291,6 +298,7 @@ impl StopReason {
             Self::KbUpload => Code::KbUpload,
             Self::KbConflict => Code::KbConflict,
             Self::DatabaseUnavailable => Code::DatabaseUnavailable,
+            Self::BackupUnavailable => Code::BackupUnavailable,
             Self::DiskFull => Code::DiskFull,
             Self::Fenced => Code::Fenced,
             Self::RunBusy => Code::RunBusy,
@@ -365,6 +373,7 @@ impl StopReason {
             Self::KbUpload
             | Self::KbConflict
             | Self::DatabaseUnavailable
+            | Self::BackupUnavailable
             | Self::DiskFull
             | Self::Fenced
             | Self::SchemaMismatch
@@ -393,9 +402,12 @@ impl StopReason {
         let resume = "cutter orchestrate resume --run-id";
         let approve = "cutter sovereign approve --run-id";
         match self {
-            Self::KbUpload | Self::DatabaseUnavailable | Self::DiskFull | Self::Fenced | Self::Internal => {
-                format!("{resume} {run_id}")
-            }
+            Self::KbUpload
+            | Self::DatabaseUnavailable
+            | Self::BackupUnavailable
+            | Self::DiskFull
+            | Self::Fenced
+            | Self::Internal => format!("{resume} {run_id}"),
             Self::KbConflict | Self::StateCorrupt => format!("cutter verify --run-id {run_id}"),
             Self::RunBusy => format!("cutter why --run-id {run_id}"),
             Self::SchemaMismatch => "cutter db status".to_owned(),
@@ -422,6 +434,7 @@ impl StopReason {
             Code::KbUpload => Self::KbUpload,
             Code::KbConflict => Self::KbConflict,
             Code::DatabaseUnavailable => Self::DatabaseUnavailable,
+            Code::BackupUnavailable => Self::BackupUnavailable,
             Code::DiskFull => Self::DiskFull,
             Code::Fenced => Self::Fenced,
             Code::RunBusy => Self::RunBusy,

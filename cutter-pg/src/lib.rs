@@ -1,5 +1,18 @@
-//! PostgreSQL adapter of `cutter`.
+//! PostgreSQL adapter of `cutter`: the reference schema, connections with one thread each,
+//! error sorting, and the private server that is used when no connection is configured.
+//!
+//! - [`dsn`]: connection strings that cannot be printed
+//! - [`cluster`]: the private server under the home folder
+//! - [`connection`]: an async handle over a blocking client on a thread of its own
+//! - [`migrate`], [`migrations`]: forward-only schema changes
+//! - [`error`]: SQLSTATE to port errors
+//! - [`login`]: who connects
 pub mod cluster;
 pub mod connection;
+pub mod dsn;
 pub mod error;
+pub mod login;
 pub mod migrate;
+pub mod migrations;
+#[cfg(feature = "testing")]
+pub mod testing;

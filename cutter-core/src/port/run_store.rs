@@ -51,6 +51,20 @@ pub struct Claim {
     pub run_id: RunId,
 }
 
+/// A person asks a run to stop. Request and effect are two recorded facts: the driver
+/// honours it at its next step, and records which request it honoured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopRequest {
+    /// Tells one request from another.
+    pub id: Uuid,
+    /// A word for the state `stopped_<reason>`: lower-case letters, digits and `_`.
+    pub reason: String,
+    /// Who asks.
+    pub actor: String,
+    /// When (UTC, RFC 3339).
+    pub at: String,
+}
+
 /// A held run lock. Dropping it releases the lock; so does the death of the process.
 pub trait RunLock: Send {
     /// The run that it locks.
@@ -76,6 +90,11 @@ pub trait RunStore: Send + Sync {
     async fn lock(&self, run_id: &RunId, holder: &LockHolder) -> PortResult<Box<dyn RunLock>>;
     /// Who holds the lock now, if anyone.
     async fn lock_holder(&self, run_id: &RunId) -> PortResult<Option<LockHolder>>;
+    /// Leaves a stop request for whoever drives the run. Needs no lock; durable on return; a
+    /// later request replaces an earlier one.
+    async fn request_stop(&self, run_id: &RunId, request: &StopRequest) -> PortResult<()>;
+    /// The last stop request, honoured or not.
+    async fn stop_request(&self, run_id: &RunId) -> PortResult<Option<StopRequest>>;
     /// The newest claim on a document, in time that does not depend on the number of runs.
     async fn latest_claim(&self, document_id: &str) -> PortResult<Option<Claim>>;
     /// Publishes a claim under its generation, whole and durable. `Conflict` shows the claim

@@ -1,0 +1,149 @@
+//! backup and grant_probe: what could be lost is saved, and who may do what is known.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::enter::Acted;
+use super::run::{Halt, Run, payload_digest};
+use crate::gate::{backup, grant_probe};
+use crate::key;
+use crate::machine::run::Phase;
+use crate::port::backup::{BackupBlob, BackupRequest, BackupSummary};
+use crate::port::environment::Progress;
+use crate::sidecar::{Artifact, BackupRecord};
+use crate::stop::StopReason;
+
+/// The name that documents use: the recorded blob stands under it too.
+const BLOB_NAME: &str = "pre_write.gpg";
+
+impl Run<'_> {
+    /// IG_backup: encrypted to the pinned recipient while it streams, stored, hashed again.
+    pub(super) async fn backup(&mut self) -> Result<Acted, Halt> {
+        let run_id = self.sidecar.run_id.clone();
+        let target = self.ports.backup_target.probe(&run_id).await.map_err(|e| self.halt(e))?;
+        if !target.reachable {
+            return Err(Halt::stop(StopReason::BackupUnavailable, "the backup target cannot be written"));
+        }
+        let pinned = self.sidecar.settings.backup_fingerprint.clone();
+        let mut facts = backup::BackupFacts {
+            target,
+            pinned_fingerprint: pinned,
+            blob: None,
+            rehash: None,
+            summary: None,
+            recorded_at: false,
+        };
+        if facts.target.fingerprint.eq_ignore_ascii_case(&facts.pinned_fingerprint) {
+            let discarded = self.ports.backup_target.discard_unrecorded(&run_id, None).await;
+            discarded.map_err(|e| self.halt(e))?;
+            let (blob, summary) = self.pump().await?;
+            let rehash = self.ports.backup_target.rehash(&run_id, &blob.name).await;
+            facts.rehash = rehash.map_err(|e| self.halt(e))?;
+            self.sidecar.backup = Some(BackupRecord {
+                blob: blob.clone(),
+                base_state_sha: summary.base_state_sha,
+                content_rows: summary.content_rows,
+                at: self.intent()?.at,
+            });
+            self.pin("backup_sha", blob.sha256);
+            self.pin("backup_bytes", blob.bytes);
+            self.pin("base_state_sha", summary.base_state_sha);
+            facts.recorded_at = self.sidecar.backup.is_some();
+            facts.blob = Some(blob);
+            facts.summary = Some(summary);
+        }
+        let gate = backup::judge(&facts);
+        let previous = self.derived_key(Phase::Cutplan)?;
+        let key = facts.blob.as_ref().map(|b| key::backup(&previous, &b.sha256).to_string());
+        let artifacts = facts.blob.iter().map(|b| Artifact {
+            path: BLOB_NAME.to_owned(),
+            sha256: b.sha256,
+            bytes: b.bytes,
+        });
+        let tables = facts.summary.iter().flat_map(|s| &s.tables);
+        Ok(Acted {
+            gate,
+            key: key.unwrap_or_default(),
+            mutation: "NONE".to_owned(),
+            work: vec![
+                format!("scope {}", self.sidecar.settings.backup_scope.as_str()),
+                format!("encrypted to {}", facts.pinned_fingerprint),
+                "hashed the stored ciphertext again".to_owned(),
+            ],
+            diff: tables
+                .map(|t| (t.table.clone(), format!("{} rows", t.rows), t.sha256.short(16)))
+                .collect(),
+            artifacts: artifacts.collect(),
+            verdict: self.verdict("pre_write_backup_taken"),
+            closing: None,
+        })
+    }
+
+    async fn pump(&mut self) -> Result<(BackupBlob, BackupSummary), Halt> {
+        let request = BackupRequest {
+            run_id: self.sidecar.run_id.clone(),
+            document_id: self.sidecar.document_id.clone(),
+            scope: self.sidecar.settings.backup_scope,
+            at: self.intent()?.at.to_string(),
+            deadline_ms: self.cap_left(Phase::Backup)?,
+        };
+        let epoch = self.fence.as_ref().map_or(0, |f| f.epoch);
+        let mut stream = self.ports.backup_source.open(&request).await.map_err(|e| self.halt(e))?;
+        let begun = self.ports.backup_target.begin(&request.run_id, epoch).await;
+        let mut sink = begun.map_err(|e| self.halt(e))?;
+        let mut bytes = 0u64;
+        while let Some(chunk) = stream.next().await.map_err(|e| self.halt(e))? {
+            sink.write(&chunk).await.map_err(|e| self.halt(e))?;
+            bytes += chunk.len() as u64;
+            self.ports.observer.progress(&Progress::BackupBytes(bytes));
+            self.cap_left(Phase::Backup)?;
+        }
+        let summary = stream.finish().await.map_err(|e| self.halt(e))?;
+        let blob = sink.finish().await.map_err(|e| self.halt(e))?;
+        Ok((blob, summary))
+    }
+
+    /// The recorded blob must still be what was recorded: before SG1's request and before
+    /// leg A (PROTOCOL §2).
+    pub(super) async fn backup_stands(&self) -> Result<(), Halt> {
+        let missing = || Halt::stop(StopReason::Internal, "no backup is recorded");
+        let recorded = &self.sidecar.backup.as_ref().ok_or_else(missing)?.blob;
+        let found = self.ports.backup_target.rehash(&self.sidecar.run_id, &recorded.name).await;
+        let observed = found.map_err(|e| self.halt(e))?;
+        if observed == Some((recorded.sha256, recorded.bytes)) {
+            return Ok(());
+        }
+        let observed = observed.map(|(sha, bytes)| format!("{sha}/{bytes}"));
+        Err(Halt::drift(&[crate::drift::Difference {
+            dimension: "backup".to_owned(),
+            expected: Some(format!("{}/{}", recorded.sha256, recorded.bytes)),
+            observed,
+        }]))
+    }
+
+    /// IG_grant_probe: surveyed, never applied.
+    pub(super) async fn grant_probe(&mut self) -> Result<Acted, Halt> {
+        let snapshot = self.ports.reader.grants().await.map_err(|e| self.halt(e))?;
+        let gate = grant_probe::judge(&snapshot);
+        let sha = payload_digest(&snapshot)?;
+        self.pin("grant_probe_sha", sha);
+        let previous = self.derived_key(Phase::Backup)?;
+        let wanted = snapshot.facts.iter().filter(|f| f.wanted).count();
+        Ok(Acted {
+            gate,
+            key: key::grant_probe(&previous, &sha).to_string(),
+            mutation: "NONE".to_owned(),
+            work: vec![
+                format!("looked at {} privileges, {wanted} of them wanted", snapshot.facts.len()),
+                format!("{} functions that PUBLIC may execute", snapshot.public_execute.len()),
+            ],
+            diff: self.pinned(&["grant_probe_sha"]),
+            artifacts: Vec::new(),
+            verdict: self.verdict("grants_probed"),
+            closing: None,
+        })
+    }
+}

@@ -1,0 +1,156 @@
+//! closeout: the final report, the line in the runs index, the final sidecar.
+//!
+//! The twelve earlier documents are read again first. Then time, index line and report are
+//! fixed in one write; the report is uploaded, the line appended, and only then is the run
+//! final. A run that died after its line was appended is completed by resume.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::enter::Acted;
+use super::run::{Halt, Run};
+use crate::digest::Digest;
+use crate::gate::closeout;
+use crate::key::{self, DerivedKey, MintedKey, PhaseKey};
+use crate::limits::KB_DOCUMENTS_PER_RUN;
+use crate::machine::run::{Phase, Stage};
+use crate::naming::{IndexLine, RUNS_INDEX_PATH};
+use crate::port::knowledge_base::AppendOutcome;
+use crate::report::FinalSections;
+use crate::sidecar::Artifact;
+use crate::stop::StopReason;
+
+impl Run<'_> {
+    /// IG_closeout: documents 1 to 12 stand with their hashes; the index is free for the line.
+    pub(super) async fn closeout(&mut self) -> Result<Acted, Halt> {
+        let filed = self.standing_documents();
+        let mut documents = Vec::with_capacity(filed.len());
+        for document in &filed {
+            let found = self.ports.kb.read(&document.path).await.map_err(|e| self.halt(e))?;
+            documents.push((document.path.clone(), document.sha256, found.map(|d| d.sha256)));
+        }
+        let line = self.index_line()?;
+        let run_id = self.sidecar.run_id.to_string();
+        let present = self.ports.kb.index_line(RUNS_INDEX_PATH, &run_id).await.map_err(|e| self.halt(e))?;
+        let gate = closeout::judge(&closeout::CloseoutFacts {
+            documents,
+            expected_count: KB_DOCUMENTS_PER_RUN as u64 - 1,
+            index_conflict: present.filter(|p| *p != line),
+            sidecar_final_ready: self.earlier_keys().is_some(),
+        });
+        self.pin("index_line", &line);
+        let backup = self.sidecar.backup.as_ref();
+        let preserved = backup.map(|b| Artifact {
+            path: "pre_write.gpg".to_owned(),
+            sha256: b.blob.sha256,
+            bytes: b.blob.bytes,
+        });
+        let mut artifacts = filed;
+        artifacts.extend(preserved);
+        Ok(Acted {
+            gate,
+            key: String::new(),
+            mutation: "NONE".to_owned(),
+            work: vec![
+                format!("read {} documents again and compared their hashes", KB_DOCUMENTS_PER_RUN - 1),
+                "fixed the time of closing and the line of the runs index".to_owned(),
+            ],
+            diff: self.pinned(&["change_set_id", "unit_set_digest"]),
+            artifacts,
+            verdict: self.verdict("closeout_reported"),
+            closing: Some(self.closing()),
+        })
+    }
+
+    /// The run's first twelve documents: phase documents and the requests that were answered.
+    fn standing_documents(&self) -> Vec<Artifact> {
+        let gates = ["SG_cut_authz", "SG_lifecycle_authz"];
+        let counted = gates.iter().filter_map(|gate| self.sidecar.approval(gate)?.request_sha256);
+        let answered: Vec<Digest> = counted.collect();
+        let is_request = |d: &Artifact| d.path.contains("-authz-request");
+        let mut documents: Vec<Artifact> = self.sidecar.documents.clone();
+        // A request that was asked again stays filed; the one that counted is the answered one.
+        documents.retain(|d| !is_request(d) || answered.contains(&d.sha256));
+        documents
+    }
+
+    fn closing(&self) -> FinalSections {
+        let approvals = self.sidecar.sovereign_approvals.iter();
+        FinalSections {
+            preserved: self
+                .sidecar
+                .backup
+                .iter()
+                .map(|b| format!("encrypted backup pre_write.gpg, sha256 {}, to {}", b.blob.sha256, b.blob.fingerprint))
+                .chain(approvals.map(|a| format!("{} {} by {}", a.gate, a.decision, a.actor)))
+                .collect(),
+            next_steps: vec![
+                format!("check everything from the evidence: cutter verify --run-id {}", self.sidecar.run_id),
+                "keep the backup as long as the units are in force; restoring it is a sovereign's decision"
+                    .to_owned(),
+            ],
+        }
+    }
+
+    fn index_line(&self) -> Result<String, Halt> {
+        let line = IndexLine {
+            run_id: self.sidecar.run_id.clone(),
+            document_id: self.sidecar.document_id.clone(),
+            source_version_id: self.source_ids()?.1,
+            state: Stage::CloseoutReported.as_str().to_owned(),
+            kb_folder: self
+                .sidecar
+                .kb_folder
+                .clone()
+                .unwrap_or_default()
+                .parse()
+                .map_err(|e: crate::naming::NamingError| Halt::stop(StopReason::Internal, e.to_string()))?,
+            change_set_id: self.sidecar.pin_uuid("change_set_id")?,
+            lifecycle_review_decision_id: self.sidecar.pin_uuid("review_decision_id")?,
+            actor: self.sidecar.created_by.clone(),
+            closeout_utc: self.intent()?.at,
+        };
+        line.render().map_err(|e| Halt::stop(StopReason::Internal, e.to_string()))
+    }
+
+    /// Appends the line that the report was rendered with.
+    pub(super) async fn append_index(&mut self) -> Result<(), Halt> {
+        let missing = || Halt::stop(StopReason::Internal, "no index line was fixed");
+        let line = self.sidecar.context_pins.get("index_line").cloned().ok_or_else(missing)?;
+        let run_id = self.sidecar.run_id.to_string();
+        match self.ports.kb.append_index(RUNS_INDEX_PATH, &run_id, &line).await.map_err(|e| self.halt(e))? {
+            AppendOutcome::Appended | AppendOutcome::AlreadyThere => Ok(()),
+            AppendOutcome::Conflict { found } => Err(Halt::stop(
+                StopReason::KbConflict,
+                format!("{RUNS_INDEX_PATH}: expected {line}, observed {found}"),
+            )),
+        }
+    }
+
+    /// The keys of all phases before this one, in the order of the phases.
+    fn earlier_keys(&self) -> Option<Vec<PhaseKey>> {
+        let phases = Phase::ALL.iter().filter(|p| **p != Phase::Closeout);
+        phases
+            .map(|phase| {
+                let text = self.sidecar.idempotency_keys.get(phase.as_str())?;
+                let derived = text.parse::<DerivedKey>().ok().map(PhaseKey::from);
+                derived.or_else(|| uuid::Uuid::parse_str(text).ok().map(|u| MintedKey::from_uuid(u).into()))
+            })
+            .collect()
+    }
+
+    /// The last write: status success, and the closeout key over the final report.
+    pub(super) fn finalise(&mut self) {
+        let report = self.sidecar.documents.last().map(|d| d.sha256);
+        if let (Some(keys), Some(report)) = (self.earlier_keys(), report) {
+            let key = key::closeout(&keys, &report).to_string();
+            self.sidecar.idempotency_keys.insert(Phase::Closeout.as_str().to_owned(), key);
+        }
+        self.sidecar.status = Some("success".to_owned());
+        self.sidecar.intent = None;
+        self.sidecar.ask = None;
+    }
+}

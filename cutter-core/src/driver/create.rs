@@ -1,0 +1,270 @@
+//! A new run: replay check, claim, first sidecar.
+//!
+//! Order matters. The document's claim is looked at before the database is (spec 2 §5,
+//! layer 1). The pending sidecar is durable before the claim names it, so a claim never
+//! points at nothing; a pending run whose claim went to another is voided, never deleted.
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::run::Run;
+use super::{Caller, DriveError, Driven, Outcome, Ports};
+use crate::canonical;
+use crate::digest::Digest;
+use crate::id::RunId;
+use crate::intent::Intent;
+use crate::machine::run::{Phase, RunState, Stage};
+use crate::port::effect::{EffectKey, EffectName, Verdict};
+use crate::port::run_store::Claim;
+use crate::port::{CasOutcome, PortError, PortErrorKind};
+use crate::settings::RunSettings;
+use crate::sidecar::{Mode, RECORD_VERSION, SCHEMA_VERSION, Sidecar};
+use crate::stop::Slug;
+
+/// What to cut.
+#[derive(Debug, Clone)]
+pub struct CutRequest {
+    /// The document, as registered.
+    pub document_id: String,
+    /// Dry run or live.
+    pub mode: Mode,
+    /// Settings of the run, fixed from here on.
+    pub settings: RunSettings,
+}
+
+/// Starts a run and drives it to the first gate, or says that a finished run has done it
+/// already.
+///
+/// # Errors
+/// [`DriveError::ReplayConflict`] if another run holds the document; otherwise what kept
+/// the run from starting. Once it exists, stops and failures are outcomes.
+pub async fn cut(ports: &Ports, caller: &Caller, request: CutRequest) -> Result<Driven, DriveError> {
+    let generation = match request.mode {
+        Mode::Dryrun => 0,
+        Mode::Live => match replay_check(ports, &request.document_id).await? {
+            Replay::Free(generation) => generation,
+            Replay::Done(driven) => return Ok(*driven),
+        },
+    };
+    let mut run = create(ports, caller, &request).await?;
+    if request.mode == Mode::Live && !claim(&mut run, generation).await? {
+        let other = ports.runs.latest_claim(&request.document_id).await?;
+        return Err(conflict(ports, &request.document_id, other).await?);
+    }
+    run.adopting = false;
+    run.drive().await
+}
+
+enum Replay {
+    /// Nobody holds the document: claim this generation.
+    Free(u64),
+    /// A finished run has cut this version.
+    Done(Box<Driven>),
+}
+
+/// Layer 1, then (D6, D7) whether a finished run cut exactly the newest version.
+async fn replay_check(ports: &Ports, document_id: &str) -> Result<Replay, DriveError> {
+    let Some(claim) = ports.runs.latest_claim(document_id).await? else {
+        return Ok(Replay::Free(1));
+    };
+    let next = claim.generation + 1;
+    let sidecar = load(ports, &claim.run_id).await?.0;
+    let state = state_of(&sidecar)?;
+    match state {
+        RunState::Voided { .. } => Ok(Replay::Free(next)),
+        RunState::At(Stage::CloseoutReported) => {
+            let source = ports.reader.source(document_id).await?;
+            let latest = source.and_then(|s| s.latest).map(|v| v.source_version_id);
+            if latest.is_none() || latest != sidecar.source_version_id {
+                return Ok(Replay::Free(next));
+            }
+            if layers_agree(ports, &sidecar).await? {
+                let outcome = Outcome::ReplayedFrom(claim.run_id);
+                return Ok(Replay::Done(Box::new(Driven { outcome, sidecar: Box::new(sidecar) })));
+            }
+            Err(DriveError::ReplayConflict {
+                document_id: document_id.to_owned(),
+                run_id: claim.run_id,
+                state: format!("{state}, but the database does not hold what its sidecar says"),
+            })
+        }
+        _ => Err(conflict(ports, document_id, Some(claim)).await?),
+    }
+}
+
+/// Layers 2 and 3: the database holds this run's leg A and enactment, under its decision.
+async fn layers_agree(ports: &Ports, sidecar: &Sidecar) -> Result<bool, DriveError> {
+    for effect in [EffectName::LegA, EffectName::LegB, EffectName::WriteVerify, EffectName::Enact] {
+        let key = EffectKey { run_id: sidecar.run_id.clone(), effect, occurrence: 1 };
+        match ports.reader.effect(&key).await? {
+            Some(record) if record.verdict == Verdict::Commit => {}
+            _ => return Ok(false),
+        }
+    }
+    let evidence = ports.reader.evidence(&sidecar.run_id).await?;
+    let decision = sidecar.context_pins.get("review_decision_id");
+    let recorded = sidecar.sovereign_approvals.iter().any(|a| {
+        a.gate == "SG_lifecycle_authz" && a.review_decision_id.map(|id| id.to_string()).as_ref() == decision
+    });
+    Ok(recorded && !evidence.voided && evidence.entry_status.as_deref() == Some("verified_complete"))
+}
+
+async fn conflict(
+    ports: &Ports,
+    document_id: &str,
+    claim: Option<Claim>,
+) -> Result<DriveError, DriveError> {
+    let Some(claim) = claim else {
+        return Ok(DriveError::Internal("a claim was refused, but there is none".to_owned()));
+    };
+    let state = load(ports, &claim.run_id).await?.0.state;
+    Ok(DriveError::ReplayConflict { document_id: document_id.to_owned(), run_id: claim.run_id, state })
+}
+
+/// Loads and validates a sidecar with its revision.
+pub(super) async fn load(ports: &Ports, run_id: &RunId) -> Result<(Sidecar, u64), DriveError> {
+    let Some(stored) = ports.runs.load(run_id).await? else {
+        return Err(DriveError::NotFound { run_id: run_id.clone() });
+    };
+    let broken = |error| DriveError::Sidecar { run_id: run_id.clone(), error };
+    let sidecar = Sidecar::from_bytes(&stored.bytes).map_err(broken)?;
+    if sidecar.run_id != *run_id || sidecar.revision != stored.revision {
+        let text = format!(
+            "run_id and revision: expected {run_id} revision {}, observed {} revision {}",
+            stored.revision, sidecar.run_id, sidecar.revision
+        );
+        return Err(broken(crate::sidecar::SidecarError::Invalid(text)));
+    }
+    Ok((sidecar, stored.revision))
+}
+
+pub(super) fn state_of(sidecar: &Sidecar) -> Result<RunState, DriveError> {
+    let error = |error| DriveError::Sidecar { run_id: sidecar.run_id.clone(), error };
+    sidecar.run_state().map_err(error)
+}
+
+/// Writes revision 1: state pending, creation record signed, first intent chosen.
+async fn create<'p>(
+    ports: &'p Ports,
+    caller: &'p Caller,
+    request: &CutRequest,
+) -> Result<Run<'p>, DriveError> {
+    let now = ports.clock.now();
+    let uuid = ports.ids.uuid_v7(now, &format!("{}/run", request.document_id));
+    let run_id = RunId::new(now, uuid).map_err(|e| DriveError::Internal(e.to_string()))?;
+    let settings_sha = canonical::digest_of(&request.settings).map_err(|e| DriveError::Internal(e.to_string()))?;
+    let text = creation_text(&run_id, request, caller, now, &settings_sha);
+    let creation = ports.signer.sign_creation(&text).await?;
+    let mut sidecar = Sidecar {
+        schema_version: SCHEMA_VERSION,
+        record_version: RECORD_VERSION,
+        run_id: run_id.clone(),
+        created_utc: now,
+        created_by: caller.actor.clone(),
+        document_id: request.document_id.clone(),
+        source_document_id: None,
+        source_version_id: None,
+        mode: request.mode,
+        state: String::new(),
+        kept_stage: None,
+        phases: BTreeMap::new(),
+        sovereign_approvals: Vec::new(),
+        idempotency_keys: BTreeMap::new(),
+        context_pins: BTreeMap::new(),
+        last_error: None,
+        revision: 1,
+        status: None,
+        creation,
+        settings: request.settings.clone(),
+        drift_pins: crate::port::database::Survey::default(),
+        intent: None,
+        outbox: None,
+        ask: None,
+        backup: None,
+        kb_folder: None,
+        documents: Vec::new(),
+        considered: Vec::new(),
+        stops: Vec::new(),
+        transitions: Vec::new(),
+        active_ms: 0,
+        granted_minutes: 0,
+        digest: Digest::from_bytes([0; 32]),
+    };
+    sidecar.transition(&RunState::NEW, "create", &caller.actor, now);
+    let lock = ports.runs.lock(&run_id, &caller.holder).await?;
+    let mut run = Run::new(ports, caller, sidecar, 0, lock);
+    let first = Intent::choose(
+        &run_id,
+        Phase::SourcePin.as_str(),
+        1,
+        &[],
+        false,
+        ports.clock.as_ref(),
+        ports.ids.as_ref(),
+    );
+    run.set_running(Phase::SourcePin, first);
+    let bytes = run.sidecar.to_bytes().map_err(|error| DriveError::Sidecar { run_id: run_id.clone(), error })?;
+    match ports.runs.create(&run_id, &bytes).await? {
+        CasOutcome::Applied | CasOutcome::AlreadyApplied => {
+            run.revision = 1;
+            Ok(run)
+        }
+        CasOutcome::Conflict { .. } => Err(DriveError::Port(PortError::new(
+            "run_store",
+            "create",
+            PortErrorKind::Conflict,
+            format!("run {run_id} exists already with another first revision"),
+        ))),
+    }
+}
+
+/// What the operator signs: one `key: value` line each, nothing else.
+fn creation_text(
+    run_id: &RunId,
+    request: &CutRequest,
+    caller: &Caller,
+    now: jiff::Timestamp,
+    settings: &Digest,
+) -> String {
+    let mode = match request.mode {
+        Mode::Dryrun => "dryrun",
+        Mode::Live => "live",
+    };
+    format!(
+        "record: run creation\nrun_id: {run_id}\ndocument_id: {}\nmode: {mode}\ncreated_by: {}\n\
+         created_utc: {now}\nsettings_sha256: {settings}\n",
+        request.document_id, caller.actor
+    )
+}
+
+/// Claims the document for this run. `false` if another run has it: this one is voided.
+pub(super) async fn claim(run: &mut Run<'_>, generation: u64) -> Result<bool, DriveError> {
+    let claim = Claim {
+        document_id: run.sidecar.document_id.clone(),
+        generation,
+        run_id: run.sidecar.run_id.clone(),
+    };
+    match run.ports.runs.put_claim(&claim).await? {
+        CasOutcome::Applied | CasOutcome::AlreadyApplied => Ok(true),
+        CasOutcome::Conflict { .. } => {
+            void_unclaimed(run).await?;
+            Ok(false)
+        }
+    }
+}
+
+/// A pending run that never got its document: swept, with its record kept.
+pub(super) async fn void_unclaimed(run: &mut Run<'_>) -> Result<(), DriveError> {
+    let bug = |text: String| DriveError::Internal(text);
+    let reason = Slug::from_words("unclaimed").map_err(|e| bug(e.to_string()))?;
+    let to = state_of(&run.sidecar)?.void(reason).map_err(|e| bug(e.to_string()))?;
+    let now = run.ports.clock.now();
+    let actor = run.caller.actor.clone();
+    run.sidecar.transition(&to, "void", &actor, now);
+    run.sidecar.intent = None;
+    run.persist().await.map_err(|halt| run.unrecorded(halt))
+}

@@ -1,0 +1,338 @@
+//! One internal phase, from entering it to the intent of the next (PROTOCOL §1).
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::run::{Halt, Run};
+use crate::digest::Digest;
+use crate::drift;
+use crate::gate::GateReport;
+use crate::machine::run::{Phase, Stage};
+use crate::naming::{DocumentName, FolderSuffix, KbPath, run_folder, utc_date};
+use crate::port::PortErrorKind;
+use crate::port::effect::EffectName;
+use crate::port::environment::Progress;
+use crate::port::knowledge_base::CreateOutcome;
+use crate::report::{PhaseReport, render_phase};
+use crate::retry::{RetryDecision, RetryPolicy, decide};
+use crate::sidecar::{Artifact, Outbox, PhaseResult};
+use crate::stop::StopReason;
+
+/// What acting on a phase gave: everything that its report and its record need.
+pub(super) struct Acted {
+    pub(super) gate: GateReport,
+    /// The phase's idempotency key (spec 2 §4).
+    pub(super) key: String,
+    /// `NONE`, or what was written where.
+    pub(super) mutation: String,
+    pub(super) work: Vec<String>,
+    /// Name, before, after.
+    pub(super) diff: Vec<(String, String, String)>,
+    pub(super) artifacts: Vec<Artifact>,
+    pub(super) verdict: Vec<(String, String)>,
+    /// Only the last phase looks ahead.
+    pub(super) closing: Option<crate::report::FinalSections>,
+}
+
+impl Run<'_> {
+    pub(super) async fn phase(&mut self, phase: Phase) -> Result<(), Halt> {
+        let owed = self.sidecar.outbox.is_some() && self.passed(phase);
+        if !owed {
+            self.ports.observer.progress(&Progress::PhaseStarted {
+                phase: phase.as_str(),
+                number: u32::from(phase.number()),
+            });
+            self.enter(phase).await?;
+            let acted = self.act(phase).await?;
+            self.settle(phase, acted).await?;
+        }
+        let filed = self.upload().await?;
+        if phase == Phase::Closeout {
+            self.append_index().await?;
+        }
+        self.advance(phase, filed).await
+    }
+
+    pub(super) fn passed(&self, phase: Phase) -> bool {
+        self.sidecar.phases.get(phase.as_str()).is_some_and(|r| r.result == PhaseResult::Passed)
+    }
+
+    /// Adopts what a lost attempt committed, then surveys drift: in this order, or a run
+    /// would stop on its own rows.
+    async fn enter(&mut self, phase: Phase) -> Result<(), Halt> {
+        self.cap_left(phase)?;
+        if self.adopting && self.live() {
+            for effect in effects_of(phase) {
+                let occurrence = self.occurrence_of(*effect);
+                self.adopt(*effect, occurrence).await?;
+            }
+        }
+        self.check_drift().await
+    }
+
+    /// Compares a fresh survey with the pins. The first survey becomes the pins.
+    pub(super) async fn check_drift(&mut self) -> Result<(), Halt> {
+        let live = self.survey().await?;
+        if self.sidecar.drift_pins.0.is_empty() {
+            self.sidecar.drift_pins = live;
+            return Ok(());
+        }
+        let differences = drift::compare(&self.sidecar.drift_pins, &live);
+        if differences.is_empty() { Ok(()) } else { Err(Halt::drift(&differences)) }
+    }
+
+    /// Which occurrence of an effect belongs to the run as it stands.
+    pub(super) fn occurrence_of(&self, effect: EffectName) -> u32 {
+        let gate = match effect {
+            EffectName::Sg1Review => "SG_cut_authz",
+            EffectName::Sg2Review => "SG_lifecycle_authz",
+            _ => return 1,
+        };
+        self.sidecar.approval(gate).map_or(1, |a| a.occurrence)
+    }
+
+    async fn act(&mut self, phase: Phase) -> Result<Acted, Halt> {
+        match phase {
+            Phase::SourcePin => self.source_pin().await,
+            Phase::Mark => self.mark().await,
+            Phase::Cutplan => self.cutplan().await,
+            Phase::Backup => self.backup().await,
+            Phase::GrantProbe => self.grant_probe().await,
+            Phase::CutLegA => self.cut_leg_a().await,
+            Phase::StructuralVerify => self.structural_verify().await,
+            Phase::LegBRecord => self.leg_b_record().await,
+            Phase::WriteVerify => self.write_verify().await,
+            Phase::LifecycleEnact => self.lifecycle_enact().await,
+            Phase::Closeout => self.closeout().await,
+        }
+    }
+
+    /// Step 5: the result and the rendered report, in one write.
+    async fn settle(&mut self, phase: Phase, mut acted: Acted) -> Result<(), Halt> {
+        for own in &self.ports.own_gates {
+            acted.gate.checks.extend(own.checks(phase, &self.sidecar));
+        }
+        if !acted.gate.ok() {
+            return Err(Halt::Fail(acted.gate.into()));
+        }
+        self.cap_left(phase)?;
+        self.sidecar.idempotency_keys.insert(phase.as_str().to_owned(), acted.key.clone());
+        let text = self.render(phase, &acted)?;
+        let name = self.document_name(phase)?;
+        let finished = self.ports.clock.now();
+        let bytes = text.len() as u64;
+        let sha256 = self.owe(name.clone(), text.clone());
+        let mut artifacts = alloc::vec![Artifact { path: name, sha256, bytes }];
+        artifacts.extend(acted.artifacts);
+        if let Some(record) = self.sidecar.phases.get_mut(phase.as_str()) {
+            record.gate_invariants = acted.gate.as_map();
+            record.artifacts = artifacts;
+        }
+        self.tick();
+        if let Some(record) = self.sidecar.phases.get_mut(phase.as_str()) {
+            record.result = PhaseResult::Passed;
+            record.finished_utc = Some(finished);
+        }
+        self.persist().await?;
+        self.mirror(phase, &text).await
+    }
+
+    fn render(&self, phase: Phase, acted: &Acted) -> Result<String, Halt> {
+        let report = PhaseReport {
+            phase,
+            run_id: self.sidecar.run_id.to_string(),
+            pass: acted.gate.ok(),
+            production_mutation: acted.mutation.clone(),
+            inputs: self.inputs(),
+            work: acted.work.clone(),
+            diff: acted.diff.clone(),
+            gate: acted.gate.clone(),
+            artifacts: acted.artifacts.iter().map(|a| (a.path.clone(), a.sha256, a.bytes)).collect(),
+            verdict: acted.verdict.clone(),
+            final_sections: acted.closing.clone(),
+        };
+        Ok(render_phase(&report)?)
+    }
+
+    /// The excerpt of the record that a report shows: pins, never the whole sidecar.
+    pub(super) fn inputs(&self) -> Vec<(String, String)> {
+        let own = [("document_id", self.sidecar.document_id.clone()), ("run_id", self.sidecar.run_id.to_string())];
+        let own = own.into_iter().map(|(k, v)| (k.to_owned(), v));
+        own.chain(self.sidecar.context_pins.iter().map(|(k, v)| (k.clone(), v.clone()))).collect()
+    }
+
+    pub(super) fn document_name(&self, phase: Phase) -> Result<String, Halt> {
+        let at = self.intent()?.at;
+        Ok(DocumentName::Phase(phase).file_name(utc_date(at)))
+    }
+
+    /// A copy in the run's own folder: derived, so that losing it loses nothing.
+    pub(super) async fn mirror(&self, phase: Phase, text: &str) -> Result<(), Halt> {
+        let name = format!("phase-{:02}.md", phase.number());
+        let run_id = &self.sidecar.run_id;
+        self.ports.runs.mirror(run_id, &name, text.as_bytes()).await.map_err(|e| self.halt(e))
+    }
+
+    /// Step 6: uploads exactly the bytes of the outbox; gives the path.
+    pub(super) async fn upload(&mut self) -> Result<Artifact, Halt> {
+        let missing = || Halt::stop(StopReason::Internal, "nothing is owed to the knowledge base");
+        let outbox = self.sidecar.outbox.clone().ok_or_else(missing)?;
+        let path = if self.live() { self.file(&outbox).await? } else { outbox.name.clone() };
+        Ok(Artifact { path, sha256: outbox.sha256, bytes: outbox.text.len() as u64 })
+    }
+
+    /// Files a document in the run's folder, which the first document chooses: a folder
+    /// that holds another run's documents is passed over (D33).
+    pub(super) async fn file(&mut self, outbox: &Outbox) -> Result<String, Halt> {
+        if let Some(folder) = &self.sidecar.kb_folder {
+            let path = format!("{folder}/{}", outbox.name);
+            return match self.put(&path, outbox).await? {
+                CreateOutcome::Created | CreateOutcome::Identical => Ok(path),
+                CreateOutcome::Different { found } => Err(kb_conflict(&path, outbox, found)),
+            };
+        }
+        let mut last = None;
+        for suffix in FolderSuffix::ALL {
+            let folder = self.folder(*suffix)?;
+            let path = format!("{}/{}", folder.as_str(), outbox.name);
+            let listed = self.ports.kb.list(folder.as_str()).await.map_err(|e| self.halt(e))?;
+            if listed.iter().any(|other| *other != path) {
+                continue;
+            }
+            match self.put(&path, outbox).await? {
+                CreateOutcome::Created | CreateOutcome::Identical => {
+                    self.sidecar.kb_folder = Some(folder.as_str().to_owned());
+                    return Ok(path);
+                }
+                CreateOutcome::Different { found } => last = Some(kb_conflict(&path, outbox, found)),
+            }
+        }
+        Err(last.unwrap_or_else(|| {
+            Halt::stop(StopReason::KbConflict, "every folder name of this run holds another run's documents")
+        }))
+    }
+
+    fn folder(&self, suffix: FolderSuffix) -> Result<KbPath, Halt> {
+        let version = self.sidecar.pin_digest("source_sha256").unwrap_or(Digest::from_bytes([0; 32]));
+        run_folder(&self.sidecar.document_id, &version, self.sidecar.created_utc, suffix)
+            .map_err(|e| Halt::stop(StopReason::Internal, e.to_string()))
+    }
+
+    /// Three retries with bounded backoff, then STOP_KB_UPLOAD (spec 2 §3).
+    async fn put(&self, path: &str, outbox: &Outbox) -> Result<CreateOutcome, Halt> {
+        let policy = RetryPolicy::kb_upload();
+        let seed = outbox.sha256.as_bytes().iter().take(8).fold(0u64, |n, b| n << 8 | u64::from(*b));
+        let mut attempts = 0;
+        loop {
+            let error = match self.ports.kb.create(path, outbox.text.as_bytes()).await {
+                Ok(outcome) => return Ok(outcome),
+                Err(error) => error,
+            };
+            attempts += 1;
+            let again = matches!(error.kind, PortErrorKind::Unavailable | PortErrorKind::OutcomeUnknown);
+            match decide(&policy, attempts, attempts, !again, seed) {
+                RetryDecision::Retry { delay_ms, .. } => {
+                    self.ports.observer.progress(&Progress::UploadRetry { attempt: attempts, delay_ms });
+                    self.ports.clock.sleep(delay_ms).await;
+                }
+                RetryDecision::Exhausted { reason_code } => {
+                    return Err(match self.halt(error) {
+                        Halt::Stop(mut stop) => {
+                            let line = format!("upload of {path}: {reason_code} after {attempts} attempts");
+                            stop.detail.push(line);
+                            Halt::Stop(stop)
+                        }
+                        other => other,
+                    });
+                }
+            }
+        }
+    }
+
+    /// Step 7: the document's path, the new state and the next intent, in one write.
+    pub(super) async fn advance(&mut self, phase: Phase, filed: Artifact) -> Result<(), Halt> {
+        self.ports
+            .observer
+            .progress(&Progress::PhasePassed { phase: phase.as_str(), kb_doc_id: filed.path.clone() });
+        let stage = self.stage()?;
+        if self.live() {
+            if let Some(record) = self.sidecar.phases.get_mut(phase.as_str()) {
+                record.kb_doc_id = Some(filed.path.clone());
+            }
+            self.sidecar.documents.push(filed);
+        }
+        self.sidecar.outbox = None;
+        let missing = || Halt::stop(StopReason::Internal, format!("no trigger leads on from {stage}"));
+        let now = self.ports.clock.now();
+        self.step(stage.awaits().ok_or_else(missing)?, now)?;
+        match self.stage()? {
+            Stage::CloseoutReported => self.finalise(),
+            next @ (Stage::GrantsProbed | Stage::WriteVerified) if self.live() => {
+                self.prepare_request(next, 1).await?;
+            }
+            next => {
+                if let Some(following) = Phase::at_stage(next) {
+                    let intent = self.choose(following.as_str(), 1, ids_of(following), false);
+                    self.set_running(following, intent);
+                } else {
+                    self.sidecar.intent = None;
+                }
+            }
+        }
+        self.persist().await
+    }
+}
+
+fn kb_conflict(path: &str, outbox: &Outbox, found: Digest) -> Halt {
+    Halt::stop(
+        StopReason::KbConflict,
+        format!("{path}: expected sha256 {} or no document, observed {found}", outbox.sha256),
+    )
+}
+
+/// The database effects of a phase, in order.
+pub(super) const fn effects_of(phase: Phase) -> &'static [EffectName] {
+    use EffectName as E;
+    match phase {
+        Phase::Mark => &[E::Mark, E::Sweep],
+        Phase::CutLegA => &[E::Sg1Review, E::LegA],
+        Phase::LegBRecord => &[E::LegB],
+        Phase::WriteVerify => &[E::WriteVerify],
+        Phase::LifecycleEnact => &[E::Sg2Review, E::Enact],
+        _ => &[],
+    }
+}
+
+/// The identifiers that a phase's intent chooses.
+pub(super) const fn ids_of(phase: Phase) -> &'static [&'static str] {
+    match phase {
+        Phase::Mark => &["effect.mark", "effect.sweep", "entry", "entry_history", "sweep", "sweep_history"],
+        Phase::CutLegA => &[
+            "effect.sg1_review",
+            "effect.leg_a",
+            "approval",
+            "review_decision",
+            "review_history",
+            "change_set",
+            "cut_history_1",
+            "cut_history_2",
+            "executor_signature",
+        ],
+        Phase::LegBRecord => &["effect.leg_b", "manifest_envelope"],
+        Phase::WriteVerify => &[
+            "effect.write_verify",
+            "verify_result",
+            "verify_history_1",
+            "verify_history_2",
+            "signature_pass",
+            "signature_fail",
+            "compensating",
+            "escalation",
+            "escalation_history",
+        ],
+        Phase::LifecycleEnact => &["effect.sg2_review", "effect.enact", "approval"],
+        _ => &[],
+    }
+}

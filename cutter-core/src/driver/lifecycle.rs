@@ -1,0 +1,77 @@
+//! lifecycle_enact: every unit enacted in one transaction, or none.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::cut_phases::commit_if_ok;
+use super::enter::Acted;
+use super::perform::{Act, Performance, Recheck};
+use super::run::{Halt, Run, payload_digest};
+use crate::gate::lifecycle_enact;
+use crate::machine::run::Phase;
+use crate::port::effect::{EffectFacts, EffectName, EnactWrite, ExecutorEffect};
+use crate::port::environment::Progress;
+
+impl Run<'_> {
+    /// IG_lifecycle_enact_execute.
+    pub(super) async fn lifecycle_enact(&mut self) -> Result<Acted, Halt> {
+        let intent = self.intent()?.clone();
+        self.store_approval(&intent, "SG_lifecycle_authz", EffectName::Sg2Review, Phase::LifecycleEnact).await?;
+        let approval = self.approval("SG_lifecycle_authz")?;
+        let n = self.pin_number("candidate_count")?;
+        self.ports.observer.progress(&Progress::Units(n));
+        let review_decision_id = self.sidecar.pin_uuid("review_decision_id")?;
+        let write = EnactWrite {
+            change_set_id: self.sidecar.pin_uuid("change_set_id")?,
+            review_decision_id,
+            approval_id: intent.id("approval")?,
+            unit_count: n,
+        };
+        let payload = payload_digest(&write)?;
+        let (unit_set_digest, grants_pin) =
+            (self.sidecar.pin_digest("unit_set_digest")?, self.grants_pin()?);
+        let approved = approval.review_decision_id;
+        let expected_actor = self.sidecar.settings.lifecycle_actor.clone();
+        let judge = |facts: &EffectFacts| {
+            commit_if_ok(lifecycle_enact::judge(&lifecycle_enact::EnactFacts {
+                effect: facts.clone(),
+                units: n,
+                unit_set_digest,
+                review_decision_id,
+                approved_review_decision_id: approved,
+                expected_actor: expected_actor.clone(),
+                grants_pin,
+                pins: facts.survey_before.clone(),
+            }))
+        };
+        let (_, gate) = self
+            .perform(Performance {
+                act: Act::Execute(&ExecutorEffect::Enact(write)),
+                effect: EffectName::Enact,
+                occurrence: 1,
+                payload,
+                intent: &intent,
+                phase: Phase::LifecycleEnact,
+                units: n,
+                recheck: Some(Recheck::of(&approval)),
+                judge: &judge,
+            })
+            .await?;
+        Ok(Acted {
+            gate,
+            key: review_decision_id.to_string(),
+            mutation: "iu_core.information_unit.lifecycle_status, iu_core.iu_lifecycle_log".to_owned(),
+            work: vec![
+                format!("stored the approval {}", approval.approval_kb_id),
+                format!("enacted {n} units in one transaction, one log row each"),
+            ],
+            diff: vec![("enacted".to_owned(), "0".to_owned(), n.to_string())],
+            artifacts: Vec::new(),
+            verdict: self.verdict("lifecycle_enacted"),
+            closing: None,
+        })
+    }
+}

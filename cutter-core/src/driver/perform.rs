@@ -1,0 +1,220 @@
+//! Effects: perform, adopt, or find out what became of them.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use super::run::{Halt, Run};
+use crate::digest::Digest;
+use crate::drift;
+use crate::gate::GateReport;
+use crate::intent::Intent;
+use crate::machine::run::Phase;
+use crate::port::database::{Begun, Fence};
+use crate::port::effect::{
+    EffectContext, EffectFacts, EffectKey, EffectName, EffectRecord, ExecutorEffect, ReviewWrite, Verdict,
+    WriteVerifyWrite,
+};
+use crate::port::{PortErrorKind, PortResult};
+use crate::stop::StopReason;
+
+/// An effect together with the principal that may perform it.
+pub(super) enum Act<'a> {
+    Execute(&'a ExecutorEffect),
+    Review(&'a ReviewWrite),
+    Verify(&'a WriteVerifyWrite),
+}
+
+/// What to perform.
+pub(super) struct Performance<'a> {
+    pub(super) act: Act<'a>,
+    pub(super) effect: EffectName,
+    pub(super) occurrence: u32,
+    /// Digest of the request, less everything that a redo may choose anew.
+    pub(super) payload: Digest,
+    /// The intent that chose the identifiers.
+    pub(super) intent: &'a Intent,
+    /// Whose cap bounds the call.
+    pub(super) phase: Phase,
+    /// Units of the change set, for the drift that the effect explains.
+    pub(super) units: u64,
+    /// The approval to read again while the transaction is open (D14).
+    pub(super) recheck: Option<Recheck>,
+    /// Pure: judges the facts.
+    pub(super) judge: &'a (dyn Fn(&EffectFacts) -> (GateReport, Verdict) + Sync),
+}
+
+/// An approval that must still be what it was when it was validated.
+#[derive(Clone)]
+pub(super) struct Recheck {
+    pub(super) approval_kb_id: String,
+    pub(super) sha256: Digest,
+    pub(super) expires: Option<jiff::Timestamp>,
+}
+
+/// How often a transaction is tried again under the same identifiers before the run stops.
+const ATTEMPTS: u32 = 4;
+
+impl Run<'_> {
+    /// Takes the fence: from here on, lower epochs are refused everywhere in the database.
+    pub(super) async fn take_fence(&mut self) -> Result<(), Halt> {
+        if !self.live() {
+            return Ok(());
+        }
+        let (run_id, document) = (self.sidecar.run_id.clone(), self.sidecar.document_id.clone());
+        let taken = self.ports.executor.take_fence(&run_id, &document, self.caller.holder.holder).await;
+        self.fence = Some(taken.map_err(|e| self.halt(e))?);
+        Ok(())
+    }
+
+    pub(super) fn fence(&self) -> Result<&Fence, Halt> {
+        self.fence.as_ref().ok_or_else(|| Halt::stop(StopReason::Internal, "no fence was taken"))
+    }
+
+    pub(super) fn effect_key(&self, effect: EffectName, occurrence: u32) -> EffectKey {
+        EffectKey { run_id: self.sidecar.run_id.clone(), effect, occurrence }
+    }
+
+    /// Asks for an effect that a lost attempt may have committed, and makes its survey the
+    /// pins: a run must not stop on its own rows.
+    pub(super) async fn adopt(&mut self, effect: EffectName, occurrence: u32) -> Result<bool, Halt> {
+        let key = self.effect_key(effect, occurrence);
+        let found = self.ports.reader.effect(&key).await.map_err(|e| self.halt(e))?;
+        let Some(record) = found else { return Ok(false) };
+        self.sidecar.drift_pins = record.facts.survey_after;
+        Ok(true)
+    }
+
+    /// Performs an effect exactly once, whatever happened to earlier attempts at it.
+    ///
+    /// # Errors
+    /// A failed gate, drift, a cap, or a port's failure, sorted by who must act.
+    pub(super) async fn perform(&mut self, p: Performance<'_>) -> Result<(EffectRecord, GateReport), Halt> {
+        let key = self.effect_key(p.effect, p.occurrence);
+        let mut ask_first = self.adopting;
+        for attempt in 1..=ATTEMPTS {
+            if core::mem::take(&mut ask_first) {
+                let found = self.ports.reader.effect(&key).await.map_err(|e| self.halt(e))?;
+                if let Some(record) = found {
+                    return self.adopted(record, &p);
+                }
+            }
+            let cx = EffectContext {
+                fence: self.fence()?.clone(),
+                key: key.clone(),
+                effect_id: p.intent.id(&format!("effect.{}", p.effect))?,
+                payload_sha256: p.payload,
+                at: p.intent.at,
+                actor: self.caller.actor.clone(),
+                deadline_ms: self.cap_left(p.phase)?,
+                survey: self.scope(),
+            };
+            match self.attempt(&cx, &p).await {
+                Ok(Ok(done)) => return Ok(done),
+                Ok(Err(halt)) => return Err(halt),
+                Err(error) if error.kind == PortErrorKind::OutcomeUnknown && attempt < ATTEMPTS => {
+                    // The bump is a barrier: what is read after it is final.
+                    self.take_fence().await?;
+                    ask_first = true;
+                }
+                Err(error) if error.kind == PortErrorKind::Busy && attempt < ATTEMPTS => {
+                    // Deadlock, serialisation, lock timeout: nothing was written; same ids again.
+                    self.ports.clock.sleep(20 << attempt).await;
+                }
+                Err(error) => return Err(self.halt(error)),
+            }
+        }
+        Err(Halt::stop(StopReason::DatabaseUnavailable, format!("{key:?}: no outcome after {ATTEMPTS} attempts")))
+    }
+
+    /// One transaction. The outer result is the port's, the inner one the judge's.
+    async fn attempt(
+        &mut self,
+        cx: &EffectContext,
+        p: &Performance<'_>,
+    ) -> PortResult<Result<(EffectRecord, GateReport), Halt>> {
+        let begun = match &p.act {
+            Act::Execute(effect) => self.ports.executor.begin(cx, effect).await?,
+            Act::Review(effect) => self.ports.reviewer.begin(cx, effect).await?,
+            Act::Verify(effect) => self.ports.verifier.begin(cx, effect).await?,
+        };
+        let pending = match begun {
+            Begun::Recorded(record) => return Ok(self.adopted(record, p)),
+            Begun::Pending(pending) => pending,
+        };
+        let refusal = match self.refusal(cx, p, pending.facts()).await {
+            Ok(()) => None,
+            Err(halt) => Some(halt),
+        };
+        let (report, verdict) = (p.judge)(pending.facts());
+        if refusal.is_some() || verdict == Verdict::Rollback {
+            pending.finish(Verdict::Rollback).await?;
+            return Ok(Err(refusal.unwrap_or_else(|| Halt::Fail(Box::new(report)))));
+        }
+        let Some(record) = pending.finish(verdict).await? else {
+            return Ok(Err(Halt::stop(StopReason::Internal, "a committed effect returned no record")));
+        };
+        self.sidecar.drift_pins = record.facts.survey_after.clone();
+        Ok(Ok((record, report)))
+    }
+
+    /// What is looked at while the transaction is open, besides the gate: drift before and
+    /// after the write, and the approval once more.
+    async fn refusal(&self, cx: &EffectContext, p: &Performance<'_>, facts: &EffectFacts) -> Result<(), Halt> {
+        let before = drift::compare(&self.sidecar.drift_pins, &facts.survey_before);
+        if !before.is_empty() {
+            return Err(Halt::drift(&before));
+        }
+        let after = drift::unexplained(cx.key.effect, p.units, &facts.survey_before, &facts.survey_after);
+        if !after.is_empty() {
+            return Err(Halt::drift(&after));
+        }
+        match &p.recheck {
+            Some(recheck) => self.recheck(recheck).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Reads an approval again: it must be there, unedited and not expired.
+    pub(super) async fn recheck(&self, recheck: &Recheck) -> Result<(), Halt> {
+        let found = self.ports.kb.read(&recheck.approval_kb_id).await.map_err(|e| self.halt(e))?;
+        let observed = found.map_or_else(|| "absent".to_string(), |d| d.sha256.to_hex());
+        if observed != recheck.sha256.to_hex() {
+            return Err(Halt::stop(
+                StopReason::ApprovalChanged,
+                format!(
+                    "approval {}: expected sha256 {} as validated, observed {observed}",
+                    recheck.approval_kb_id, recheck.sha256
+                ),
+            ));
+        }
+        let now = self.ports.clock.now();
+        match recheck.expires {
+            Some(end) if end <= now => Err(Halt::stop(
+                StopReason::ApprovalChanged,
+                format!("approval {}: expired at {end}, now {now}", recheck.approval_kb_id),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Judges the stored facts of a committed effect again; time plays no part any more.
+    fn adopted(
+        &mut self,
+        record: EffectRecord,
+        p: &Performance<'_>,
+    ) -> Result<(EffectRecord, GateReport), Halt> {
+        if record.payload_sha256 != p.payload {
+            return Err(Halt::stop(
+                StopReason::ReplayConflict,
+                format!(
+                    "effect {} of {}: expected payload {}, observed {}",
+                    record.key.effect, record.key.run_id, p.payload, record.payload_sha256
+                ),
+            ));
+        }
+        let (report, _) = (p.judge)(&record.facts);
+        self.sidecar.drift_pins = record.facts.survey_after.clone();
+        Ok((record, report))
+    }
+}

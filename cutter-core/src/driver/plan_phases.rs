@@ -1,0 +1,374 @@
+//! source_pin, mark and cutplan: what would be cut, pinned before anything is.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::cut_phases::commit_if_ok;
+use super::enter::Acted;
+use super::perform::{Act, Performance};
+use super::run::{Halt, Run, payload_digest};
+use crate::address::{Address, DocumentId};
+use crate::digest::Digest;
+use crate::gate::{Check, GateReport, cutplan, mark, source_pin};
+use crate::key;
+use crate::machine::run::{GateId, Phase};
+use crate::mark::{MarkLimits, body_region};
+use crate::plan::{CutPlan, PlanInput};
+use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, MarkWrite, SweepWrite, Verdict, fact};
+use crate::settings::RunSettings;
+use crate::stop::StopReason;
+use crate::vocabulary::Vocabulary;
+
+/// What one plan is built from, read afresh.
+pub(super) struct Source {
+    pub(super) text: Vec<u8>,
+    pub(super) vocabulary: Vocabulary,
+}
+
+/// Builds a plan from a text, under the settings of a run: the one way to do it, so that
+/// `cutter plan` and a run agree (PROTOCOL §2, cutplan).
+///
+/// # Errors
+/// A text for people: the document id, the profile or the text is refused.
+pub fn plan_of(
+    document_id: &str,
+    text: &[u8],
+    vocabulary: &Vocabulary,
+    settings: &RunSettings,
+) -> Result<CutPlan, String> {
+    let document_id = DocumentId::parse(document_id).map_err(|e| e.to_string())?;
+    let limits = limits_of(settings)?;
+    let input = PlanInput {
+        document_id: &document_id,
+        text,
+        profile: &settings.profile,
+        vocabulary,
+        publication_type: settings.publication_type.as_deref(),
+        depends_on: &settings.depends_on,
+        limits: &limits,
+        marker: None,
+    };
+    CutPlan::build(&input).map_err(|e| e.to_string())
+}
+
+fn limits_of(settings: &RunSettings) -> Result<MarkLimits, String> {
+    let prefixes = settings.forbidden_prefixes.iter().map(|p| Address::parse(p));
+    Ok(MarkLimits {
+        max_candidates: u32::try_from(settings.max_candidates).unwrap_or(u32::MAX),
+        max_bytes: usize::try_from(settings.max_document_bytes).unwrap_or(usize::MAX),
+        forbidden_prefixes: prefixes.collect::<Result<_, _>>().map_err(|e| e.to_string())?,
+    })
+}
+
+impl Run<'_> {
+    /// Reads the pinned version's text and the vocabularies.
+    pub(super) async fn read_source(&self) -> Result<Source, Halt> {
+        let missing = || Halt::stop(StopReason::Internal, "no source version is pinned");
+        let version = self.sidecar.source_version_id.ok_or_else(missing)?;
+        let text = self.ports.reader.source_text(version).await.map_err(|e| self.halt(e))?;
+        let vocabulary = self.ports.reader.vocabulary().await.map_err(|e| self.halt(e))?;
+        Ok(Source { text, vocabulary })
+    }
+
+    /// The plan, from the cache or built again from the database's own bytes.
+    pub(super) async fn plan(&mut self) -> Result<&CutPlan, Halt> {
+        if self.plan.is_none() {
+            let source = self.read_source().await?;
+            let plan = self.build(&source)?;
+            self.text = source.text;
+            self.plan = Some(plan);
+        }
+        self.plan.as_ref().ok_or_else(|| Halt::stop(StopReason::Internal, "no plan"))
+    }
+
+    fn build(&self, source: &Source) -> Result<CutPlan, Halt> {
+        plan_of(&self.sidecar.document_id, &source.text, &source.vocabulary, &self.sidecar.settings)
+            .map_err(|text| Halt::stop(StopReason::Internal, text))
+    }
+
+    /// IG_source_pin: the version exists; span, sha, profile and manifest digest are pinned.
+    pub(super) async fn source_pin(&mut self) -> Result<Acted, Halt> {
+        let document_id = self.sidecar.document_id.clone();
+        let found = self.ports.reader.source(&document_id).await.map_err(|e| self.halt(e))?;
+        let mut facts = source_pin::SourcePinFacts {
+            document_id,
+            source: found.clone(),
+            text_sha: None,
+            text_bytes: 0,
+            manifest_digest: Digest::from_bytes([0; 32]),
+            max_bytes: self.sidecar.settings.max_document_bytes,
+            utf8: false,
+        };
+        let mut work = Vec::new();
+        let mut refused = None;
+        if let Some((source, version)) = found.and_then(|s| s.latest.clone().map(|v| (s, v))) {
+            self.sidecar.source_document_id = Some(source.source_document_id);
+            self.sidecar.source_version_id = Some(version.source_version_id);
+            self.pin("source_sha256", version.sha256);
+            self.pin("source_version_no", version.version_no);
+            let read = self.read_source().await?;
+            facts.text_sha = Some(Digest::of(&read.text));
+            facts.text_bytes = read.text.len() as u64;
+            facts.utf8 = core::str::from_utf8(&read.text).is_ok();
+            match plan_of(&facts.document_id, &read.text, &read.vocabulary, &self.sidecar.settings) {
+                Ok(plan) => {
+                    facts.manifest_digest = plan.manifest_digest;
+                    self.pin_plan(&plan);
+                    work.push(format!("read version {} of {} bytes", version.version_no, facts.text_bytes));
+                    work.push(format!("pinned region {}..{}", plan.region.start, plan.region.end));
+                    work.push(format!("profile {} version {}", plan.profile.name, plan.profile.version));
+                }
+                Err(text) => refused = Some(text),
+            }
+        }
+        let mut gate = source_pin::judge(&facts);
+        if let Some(text) = refused {
+            let check = Check::new("source_pin.text_can_be_marked", "a text that the profile can mark", text, false);
+            gate.push(check);
+        }
+        let key = self.sidecar.source_version_id.map(|id| key::source_pin(&self.sidecar.document_id, id));
+        let pins = ["manifest_digest", "region_sha", "profile_digest"];
+        Ok(Acted {
+            gate,
+            key: key.map_or_else(String::new, |k| k.to_string()),
+            mutation: "NONE".to_owned(),
+            work,
+            diff: self.pinned(&pins),
+            artifacts: Vec::new(),
+            verdict: self.verdict("source_pinned"),
+            closing: None,
+        })
+    }
+
+    fn pin_plan(&mut self, plan: &CutPlan) {
+        self.pin("manifest_digest", plan.manifest_digest);
+        self.pin("region_sha", plan.region.sha256);
+        self.pin("region_start", plan.region.start);
+        self.pin("region_end", plan.region.end);
+        self.pin("profile", format!("{}/{}", plan.profile.name, plan.profile.version));
+        self.pin("profile_digest", plan.profile.digest);
+        self.pin("vocabulary_digest", plan.vocabulary_digest);
+        self.pin("publication_type", &plan.publication_type);
+    }
+
+    /// IG_mark: the region is extracted again, independently, and compared (D27); the
+    /// backlog entry is made (S0) and swept (S1).
+    pub(super) async fn mark(&mut self) -> Result<Acted, Halt> {
+        let source = self.read_source().await?;
+        let region = body_region(&source.text, &self.sidecar.settings.profile)
+            .map_err(|e| Halt::stop(StopReason::Internal, e.to_string()))?;
+        let region_sha = source.text.get(region.start..region.end).map(Digest::of).unwrap_or(Digest::of(b""));
+        let plan = self.build(&source)?;
+        let mut facts = mark::MarkFacts {
+            region_sha_pin: self.sidecar.pin_digest("region_sha")?,
+            region_sha,
+            region_pin: (self.pin_number("region_start")?, self.pin_number("region_end")?),
+            region: (region.start as u64, region.end as u64),
+            candidate_count: plan.rows.len() as u64,
+            max_candidates: self.sidecar.settings.max_candidates,
+            candidates_non_empty: plan.rows.iter().all(|r| r.start < r.end),
+            partition_ok: tiles(region.start, region.end, &plan),
+            unreported_duplicates: unreported(&plan),
+            entry_status_after_mark: None,
+            entry_status_after_sweep: None,
+        };
+        let count = plan.rows.len() as u64;
+        let manifest_digest = plan.manifest_digest;
+        self.pin("candidate_count", count);
+        self.pin("duplicates", plan.duplicates.len());
+        self.pin("warnings", plan.warnings.len());
+        self.plan = Some(plan);
+        self.text = source.text;
+        if self.live() && without_entry(mark::judge(&facts)).ok() {
+            self.enter_backlog(&mut facts, count, manifest_digest, region_sha).await?;
+        }
+        let previous = self.derived_key(Phase::SourcePin)?;
+        Ok(Acted {
+            gate: if self.live() { mark::judge(&facts) } else { without_entry(mark::judge(&facts)) },
+            key: key::mark(&previous, &region_sha).to_string(),
+            mutation: self.scope_of("cutter_governance.decision_backlog_entry"),
+            work: vec![
+                format!("extracted {}..{} again from the stored bytes", region.start, region.end),
+                format!("marked {count} candidates"),
+                "made the backlog entry (S0) and swept it (S1)".to_owned(),
+            ],
+            diff: self.pinned(&["candidate_count", "entry_id"]),
+            artifacts: Vec::new(),
+            verdict: self.verdict("marked"),
+            closing: None,
+        })
+    }
+
+    async fn enter_backlog(
+        &mut self,
+        facts: &mut mark::MarkFacts,
+        candidate_count: u64,
+        manifest_digest: Digest,
+        region_sha: Digest,
+    ) -> Result<(), Halt> {
+        let intent = self.intent()?.clone();
+        let (document, version) = self.source_ids()?;
+        let entry_id = intent.id("entry")?;
+        let write = MarkWrite {
+            entry_id,
+            history_id: intent.id("entry_history")?,
+            source_document_id: document,
+            source_version_id: version,
+            idempotency_key: *key::ik_mark(&self.sidecar.document_id, version, &manifest_digest, &region_sha)
+                .digest(),
+            region_sha,
+            manifest_digest,
+            candidate_count,
+        };
+        self.pin("entry_id", entry_id);
+        let payload = payload_digest(&write)?;
+        let judge = commit_if_status("marked");
+        let (record, _) = self
+            .perform(Performance {
+                act: Act::Execute(&ExecutorEffect::Mark(write)),
+                effect: EffectName::Mark,
+                occurrence: 1,
+                payload,
+                intent: &intent,
+                phase: Phase::Mark,
+                units: 0,
+                recheck: None,
+                judge: &judge,
+            })
+            .await?;
+        facts.entry_status_after_mark = record.facts.values.get(fact::ENTRY_STATUS).cloned();
+        let sweep = SweepWrite {
+            entry_id,
+            sweep_id: intent.id("sweep")?,
+            history_id: intent.id("sweep_history")?,
+        };
+        let payload = payload_digest(&sweep)?;
+        let judge = commit_if_status("review_pending");
+        let (record, _) = self
+            .perform(Performance {
+                act: Act::Execute(&ExecutorEffect::Sweep(sweep)),
+                effect: EffectName::Sweep,
+                occurrence: 1,
+                payload,
+                intent: &intent,
+                phase: Phase::Mark,
+                units: 0,
+                recheck: None,
+                judge: &judge,
+            })
+            .await?;
+        facts.entry_status_after_sweep = record.facts.values.get(fact::ENTRY_STATUS).cloned();
+        Ok(())
+    }
+
+    /// IG_cutplan: two independent rebuilds give one writer digest.
+    pub(super) async fn cutplan(&mut self) -> Result<Acted, Halt> {
+        let first = {
+            let source = self.read_source().await?;
+            self.build(&source)?
+        };
+        let source = self.read_source().await?;
+        let second = self.build(&source)?;
+        let distinct = |values: BTreeSet<String>| values.len() as u64;
+        let facts = cutplan::CutplanFacts {
+            writer_digests: [first.writer_digest, second.writer_digest],
+            rows: second.rows.len() as u64,
+            candidates: self.pin_number("candidate_count")?,
+            unmapped: second.unknown_words.iter().map(|w| format!("{}:{}", w.vocabulary, w.word)).collect(),
+            distinct_keys: distinct(second.rows.iter().map(|r| r.idempotency_key.to_string()).collect()),
+            distinct_addresses: distinct(second.rows.iter().map(|r| r.canonical_address.to_string()).collect()),
+            forbidden: second.forbidden.len() as u64,
+            manifest_digest_pin: self.sidecar.pin_digest("manifest_digest")?,
+            manifest_digest: second.manifest_digest,
+        };
+        self.pin("writer_digest", second.writer_digest);
+        self.pin("unit_set_digest", second.set_digest);
+        let key = key::cutplan(second.writer_digest).to_string();
+        let rows = second.rows.len();
+        self.plan = Some(second);
+        self.text = source.text;
+        Ok(Acted {
+            gate: cutplan::judge(&facts),
+            key,
+            mutation: "NONE".to_owned(),
+            work: vec!["built the plan twice from the stored bytes".to_owned(), format!("{rows} rows")],
+            diff: self.pinned(&["writer_digest", "unit_set_digest"]),
+            artifacts: Vec::new(),
+            verdict: self.verdict("cutplan_ok"),
+            closing: None,
+        })
+    }
+
+    pub(super) fn source_ids(&self) -> Result<(uuid::Uuid, uuid::Uuid), Halt> {
+        match (self.sidecar.source_document_id, self.sidecar.source_version_id) {
+            (Some(document), Some(version)) => Ok((document, version)),
+            _ => Err(Halt::stop(StopReason::Internal, "no source version is pinned")),
+        }
+    }
+
+    pub(super) fn pin_number(&self, name: &str) -> Result<u64, Halt> {
+        let text = self.sidecar.context_pins.get(name);
+        let wrong = || Halt::stop(StopReason::Internal, format!("pin {name}: expected a number, observed {text:?}"));
+        text.and_then(|t| t.parse().ok()).ok_or_else(wrong)
+    }
+
+    pub(super) fn derived_key(&self, phase: Phase) -> Result<key::DerivedKey, Halt> {
+        let text = self.sidecar.idempotency_keys.get(phase.as_str());
+        let wrong = || Halt::stop(StopReason::Internal, format!("key of {phase}: expected a sha256, observed {text:?}"));
+        text.and_then(|t| t.parse().ok()).ok_or_else(wrong)
+    }
+
+    /// Report rows for pins that this phase set.
+    pub(super) fn pinned(&self, names: &[&str]) -> Vec<(String, String, String)> {
+        let value = |n: &str| self.sidecar.context_pins.get(n).cloned().unwrap_or_else(|| "-".to_owned());
+        names.iter().map(|n| ((*n).to_owned(), "-".to_owned(), value(n))).collect()
+    }
+
+    pub(super) fn verdict(&self, reached: &str) -> Vec<(String, String)> {
+        vec![("outcome".to_owned(), "PASS".to_owned()), ("state".to_owned(), reached.to_owned())]
+    }
+
+    /// The `production_mutation` line: a dry run writes nothing.
+    pub(super) fn scope_of(&self, tables: &str) -> String {
+        if self.live() { tables.to_owned() } else { "NONE".to_owned() }
+    }
+}
+
+/// A judge for effects whose only question is where the backlog entry stands.
+pub(super) fn commit_if_status(
+    expected: &'static str,
+) -> impl Fn(&EffectFacts) -> (GateReport, Verdict) + Sync {
+    move |facts| {
+        let status = facts.values.get(fact::ENTRY_STATUS);
+        let check = Check::equal_some("mark.entry_status", &expected.to_owned(), status);
+        commit_if_ok(GateReport::new(GateId::Mark, vec![check]))
+    }
+}
+
+/// IG_mark less what only the database can answer: all that a dry run judges, and what must
+/// hold before the entry is made.
+fn without_entry(mut report: GateReport) -> GateReport {
+    report.checks.retain(|c| !c.invariant.starts_with("mark.entry_"));
+    report
+}
+
+/// The law of the cut, counted on its own: every byte of the region once, in order.
+fn tiles(start: usize, end: usize, plan: &CutPlan) -> bool {
+    let mut at = start;
+    plan.rows.iter().all(|row| core::mem::replace(&mut at, row.end) == row.start && row.start <= row.end)
+        && at == end
+}
+
+/// Rows whose address carries `~n` without a duplicate being reported for it.
+fn unreported(plan: &CutPlan) -> u64 {
+    let reported: BTreeSet<&str> = plan.duplicates.iter().map(|d| d.address.as_str()).collect();
+    plan.rows
+        .iter()
+        .filter(|r| r.canonical_address.last().is_some_and(|s| s.occurrence > 1))
+        .filter(|r| !reported.contains(r.canonical_address.as_str()))
+        .count() as u64
+}

@@ -1,0 +1,264 @@
+//! Asking the sovereign: the request document, its nonce, and the pause.
+//!
+//! Nonce, name, date and the document itself are fixed in the write that ends the phase
+//! before; then the request row (SG_2) is inserted and the document uploaded; then one
+//! write parks the run (PROTOCOL §2).
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use super::cut_phases::commit_if_ok;
+use super::perform::{Act, Performance};
+use super::run::{Halt, Run, payload_digest};
+use super::{DriveError, Outcome};
+use crate::approval::{Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, field};
+use crate::drift;
+use crate::gate::lifecycle_request;
+use crate::intent::Intent;
+use crate::machine::run::{GateId, Phase, Stage, Trigger};
+use crate::naming::{AuthorizationGate, DocumentName, utc_date};
+use crate::plan::UnitTree;
+use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, Sg2RequestWrite, SweepWrite};
+use crate::report::{CutFacts, RequestReport, render_request};
+use crate::sidecar::StopRecord;
+use crate::stop::StopReason;
+
+impl Run<'_> {
+    /// Whether the outbox holds a request of a gate.
+    pub(super) fn asks(&self) -> bool {
+        self.sidecar.intent.as_ref().is_some_and(|i| i.name.starts_with("SG_"))
+    }
+
+    /// Chooses a request's nonce and renders it into the outbox. Nothing is written yet.
+    pub(super) async fn prepare_request(&mut self, stage: Stage, occurrence: u32) -> Result<(), Halt> {
+        let (gate, name) = match stage {
+            Stage::GrantsProbed | Stage::AwaitingCutAuthorization => {
+                (GateId::CutAuthz, AuthorizationGate::Cut)
+            }
+            _ => (GateId::LifecycleAuthz, AuthorizationGate::Lifecycle),
+        };
+        let ids: &[&str] = match gate {
+            GateId::CutAuthz => &[],
+            _ => &["effect.sg2_request", "review_decision"],
+        };
+        let intent = self.choose(gate.as_str(), occurrence, ids, true);
+        if gate == GateId::LifecycleAuthz {
+            self.pin("review_decision_id", intent.id("review_decision")?);
+        }
+        let folder = self.sidecar.kb_folder.clone().unwrap_or_default();
+        let date = utc_date(intent.at);
+        let file = DocumentName::Request { gate: name, occurrence }.file_name(date);
+        let answer = DocumentName::Approval { gate: name, occurrence }.file_name(date);
+        let mut ask = Ask {
+            gate: gate.as_str().to_owned(),
+            occurrence,
+            approval_type: match gate {
+                GateId::CutAuthz => CUT_AUTHORIZATION.to_owned(),
+                _ => LIFECYCLE_ENACTMENT.to_owned(),
+            },
+            required: self.required(gate, &intent)?,
+            expected_actor: match gate {
+                GateId::CutAuthz => None,
+                _ => Some(self.sidecar.settings.lifecycle_actor.clone()),
+            },
+            approval_path: format!("{folder}/{answer}"),
+            request_path: format!("{folder}/{file}"),
+        };
+        let report = self.request_report(gate, &ask).await?;
+        let text = render_request(&report)?;
+        let sha256 = self.owe(file, text);
+        ask.required.insert(field::REQUEST_SHA256.to_owned(), sha256.to_hex());
+        self.sidecar.ask = Some(ask);
+        self.sidecar.intent = Some(intent);
+        Ok(())
+    }
+
+    /// What the answer must repeat, less the request's own digest.
+    fn required(&self, gate: GateId, intent: &Intent) -> Result<BTreeMap<String, String>, Halt> {
+        let mut required = BTreeMap::new();
+        let mut put = |name: &str, value: String| required.insert(name.to_owned(), value);
+        put(field::RUN_ID, self.sidecar.run_id.to_string());
+        put(field::DOCUMENT_ID, self.sidecar.document_id.clone());
+        put(field::NONCE, intent.nonce.clone().unwrap_or_default());
+        for name in [field::WRITER_DIGEST, field::MANIFEST_DIGEST, field::REGION_SHA, field::BASE_STATE_SHA] {
+            put(name, self.sidecar.pin_digest(name)?.to_hex());
+        }
+        put(field::SOURCE_VERSION_ID, self.source_ids()?.1.to_string());
+        if gate == GateId::CutAuthz {
+            put(field::CHANGE_SET_ID, "pending".to_owned());
+        } else {
+            put(field::CHANGE_SET_ID, self.sidecar.pin_uuid("change_set_id")?.to_string());
+            put(field::REVIEW_DECISION_ID, intent.id("review_decision")?.to_string());
+            put(field::UNIT_COUNT, self.pin_number("candidate_count")?.to_string());
+            put(field::UNIT_SET_DIGEST, self.sidecar.pin_digest("unit_set_digest")?.to_hex());
+        }
+        Ok(required)
+    }
+
+    async fn request_report(&mut self, gate: GateId, ask: &Ask) -> Result<RequestReport, Halt> {
+        self.backup_stands().await?;
+        let plan = self.plan().await?;
+        let cut = CutFacts {
+            unit_count: plan.rows.len() as u64,
+            region_bytes: (plan.region.end - plan.region.start) as u64,
+            tree: UnitTree::new(&plan.rows).render(),
+            duplicates: plan
+                .duplicates
+                .iter()
+                .map(|d| format!("{} (line {}): {} was taken", d.address, d.line, d.of))
+                .collect(),
+            warnings: plan
+                .warnings
+                .iter()
+                .map(|w| match w.line {
+                    Some(line) => format!("line {line}: {}: {}", w.code, w.message),
+                    None => format!("{}: {}", w.code, w.message),
+                })
+                .collect(),
+            why: plan.why.clone(),
+        };
+        Ok(RequestReport {
+            gate,
+            ask: ask.clone(),
+            run_id: self.sidecar.run_id.to_string(),
+            document_id: self.sidecar.document_id.clone(),
+            created_by: self.sidecar.created_by.clone(),
+            sidecar_path: self.ports.runs.sidecar_location(&self.sidecar.run_id),
+            pins: self.inputs(),
+            cut,
+            backup: self.sidecar.backup.clone(),
+            drift_pins: self.sidecar.drift_pins.clone(),
+            settings: self.sidecar.settings.clone(),
+            acknowledged: self
+                .sidecar
+                .stops
+                .iter()
+                .filter(|s| s.resolved_by.is_some() && !s.observed.is_empty())
+                .flat_map(|s| s.detail.clone())
+                .collect(),
+        })
+    }
+
+    /// Publishes the request and parks the run: one write.
+    pub(super) async fn request(&mut self, stage: Stage) -> Result<Option<Outcome>, Halt> {
+        if self.adopting && stage == Stage::WriteVerified {
+            self.adopt(EffectName::Sg2Request, self.intent()?.occurrence).await?;
+        }
+        self.check_drift().await?;
+        self.publish_request().await?;
+        let now = self.ports.clock.now();
+        self.step(Trigger::RequestPublished, now)?;
+        self.persist().await?;
+        self.adopting = false;
+        Ok(None)
+    }
+
+    /// The request row at SG_2, then the document.
+    async fn publish_request(&mut self) -> Result<(), Halt> {
+        if self.intent()?.name == GateId::LifecycleAuthz.as_str() {
+            self.insert_request_row().await?;
+        }
+        let filed = self.upload().await?;
+        self.sidecar.documents.push(filed);
+        self.sidecar.outbox = None;
+        Ok(())
+    }
+
+    /// A later occurrence, published while the run is parked already.
+    pub(super) async fn publish_request_again(&mut self) -> Result<(), Halt> {
+        self.publish_request().await?;
+        self.persist().await
+    }
+
+    async fn insert_request_row(&mut self) -> Result<(), Halt> {
+        let intent = self.intent()?.clone();
+        let missing = || Halt::stop(StopReason::Internal, "no request is open");
+        let ask = self.sidecar.ask.clone().ok_or_else(missing)?;
+        let digest = ask.required.get(field::REQUEST_SHA256).and_then(|t| t.parse().ok());
+        let expected_actor = self.sidecar.settings.lifecycle_actor.clone();
+        let n = self.pin_number("candidate_count")?;
+        let write = Sg2RequestWrite {
+            review_decision_id: intent.id("review_decision")?,
+            entry_id: self.sidecar.pin_uuid("entry_id")?,
+            change_set_id: self.sidecar.pin_uuid("change_set_id")?,
+            expected_actor: expected_actor.clone(),
+            unit_count: n,
+            unit_set_digest: self.sidecar.pin_digest("unit_set_digest")?,
+            nonce: intent.nonce.clone().unwrap_or_default(),
+            request_sha256: digest.ok_or_else(missing)?,
+        };
+        let payload = payload_digest(&write)?;
+        let judge = |facts: &EffectFacts| {
+            commit_if_ok(lifecycle_request::judge(&lifecycle_request::LifecycleRequestFacts {
+                effect: facts.clone(),
+                units: n,
+                expected_actor: expected_actor.clone(),
+                pins: facts.survey_before.clone(),
+            }))
+        };
+        self.perform(Performance {
+            act: Act::Execute(&ExecutorEffect::Sg2Request(write)),
+            effect: EffectName::Sg2Request,
+            occurrence: intent.occurrence,
+            payload,
+            intent: &intent,
+            phase: Phase::WriteVerify,
+            units: n,
+            recheck: None,
+            judge: &judge,
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// After a refusal, a changed approval or acknowledged drift: asks once more, under the
+    /// next occurrence. A deferred entry is swept first (S3 → S1); a rejected one is final.
+    pub(super) async fn ask_again(&mut self, stop: &StopRecord, stage: Stage) -> Result<(), Halt> {
+        let status = self.sidecar.drift_pins.0.get(drift::BACKLOG_STATUS).cloned().unwrap_or_default();
+        if status == "reviewed_rejected" {
+            return Err(Halt::Abort(alloc::boxed::Box::new(DriveError::NotNow(
+                "the sovereign rejected this cut for good (S4): void the run and start anew".to_owned(),
+            ))));
+        }
+        if status == "reviewed_deferred" {
+            self.sweep_again(stop).await?;
+        }
+        let occurrence = self.sidecar.ask.as_ref().map_or(1, |a| a.occurrence + 1);
+        for phase in [Phase::CutLegA, Phase::LifecycleEnact] {
+            let running = self.sidecar.phases.get(phase.as_str());
+            if running.is_some_and(|r| r.result == crate::sidecar::PhaseResult::Running) {
+                self.sidecar.phases.remove(phase.as_str());
+            }
+        }
+        self.prepare_request(stage, occurrence).await
+    }
+
+    async fn sweep_again(&mut self, stop: &StopRecord) -> Result<(), Halt> {
+        let intent = self.stop_intent(stop);
+        let write = SweepWrite {
+            entry_id: self.sidecar.pin_uuid("entry_id")?,
+            sweep_id: intent.id("sweep")?,
+            history_id: intent.id("sweep_history")?,
+        };
+        let payload = payload_digest(&write)?;
+        let judge = super::plan_phases::commit_if_status("review_pending");
+        let adopting = core::mem::replace(&mut self.adopting, true);
+        let performed = self
+            .perform(Performance {
+                act: Act::Execute(&ExecutorEffect::Sweep(write)),
+                effect: EffectName::Sweep,
+                occurrence: stop.n + 1,
+                payload,
+                intent: &intent,
+                phase: Phase::Mark,
+                units: 0,
+                recheck: None,
+                judge: &judge,
+            })
+            .await;
+        self.adopting = adopting;
+        performed.map(|_| ())
+    }
+}

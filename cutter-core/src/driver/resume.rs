@@ -1,0 +1,236 @@
+//! Resume: from whatever a run was left in, to its next resting place.
+//!
+//! Idempotent: on a finished run it does nothing, on a parked one without a valid approval
+//! it says what is missing, and on anything in between it goes on from the record (spec 1
+//! §7). It never re-derives an identifier and never skips a gate.
+
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::String;
+
+use super::create::{claim, load, state_of, void_unclaimed};
+use super::run::{Halt, Run};
+use super::{Caller, DriveError, Driven, Outcome, Ports};
+use crate::drift::Difference;
+use crate::id::RunId;
+use crate::machine::run::{Phase, RunState, Stage, Trigger};
+use crate::port::effect::EffectName;
+use crate::port::{PortError, PortErrorKind};
+use crate::sidecar::{PhaseResult, Sidecar};
+use crate::stop::{StopClass, StopReason};
+
+/// How to resume.
+#[derive(Debug, Clone, Default)]
+pub struct ResumeOptions {
+    /// The approval to use; without it, the run's folder is searched.
+    pub approval_kb_id: Option<String>,
+}
+
+/// Drives a run on, as far as it gets.
+///
+/// # Errors
+/// Not found, busy, fenced, a sidecar that may not be acted on, a named approval that is
+/// not valid. Stops and failures are outcomes.
+pub async fn resume(
+    ports: &Ports,
+    caller: &Caller,
+    run_id: &RunId,
+    options: &ResumeOptions,
+) -> Result<Driven, DriveError> {
+    let mut run = open(ports, caller, run_id).await?;
+    if let Some(outcome) = at_rest(&run.sidecar)? {
+        run.settle_debts().await;
+        return Ok(Driven { outcome, sidecar: Box::new(run.sidecar) });
+    }
+    if !own_claim(&mut run).await? {
+        return Ok(Driven { outcome: Outcome::Voided, sidecar: Box::new(run.sidecar) });
+    }
+    run.explicit_approval = options.approval_kb_id.clone();
+    run.drive().await
+}
+
+/// Takes the lock, then reads: never the other way round.
+pub(super) async fn open<'p>(
+    ports: &'p Ports,
+    caller: &'p Caller,
+    run_id: &RunId,
+) -> Result<Run<'p>, DriveError> {
+    if ports.runs.load(run_id).await?.is_none() {
+        return Err(DriveError::NotFound { run_id: run_id.clone() });
+    }
+    let lock = ports.runs.lock(run_id, &caller.holder).await.map_err(|e| busy(run_id, e))?;
+    let (sidecar, revision) = load(ports, run_id).await?;
+    Ok(Run::new(ports, caller, sidecar, revision, lock))
+}
+
+fn busy(run_id: &RunId, error: PortError) -> DriveError {
+    if error.kind == PortErrorKind::Busy {
+        DriveError::Busy { run_id: run_id.clone(), holder: error.message }
+    } else {
+        DriveError::Port(error)
+    }
+}
+
+/// The outcome of a run that no resume moves.
+fn at_rest(sidecar: &Sidecar) -> Result<Option<Outcome>, DriveError> {
+    Ok(match state_of(sidecar)? {
+        RunState::At(Stage::CloseoutReported) => Some(Outcome::Completed),
+        RunState::Voided { .. } => Some(Outcome::Voided),
+        RunState::Failed { .. } => Some(match sidecar.stops.last() {
+            Some(stop) => Outcome::Failed(stop.clone()),
+            None => return Err(DriveError::Internal("a failed run holds no record of why".into())),
+        }),
+        RunState::At(Stage::GrantsProbed) if sidecar.mode == crate::sidecar::Mode::Dryrun => {
+            Some(Outcome::DryRunDone)
+        }
+        _ => None,
+    })
+}
+
+/// A pending run may have died before its claim: claim now, or be swept.
+async fn own_claim(run: &mut Run<'_>) -> Result<bool, DriveError> {
+    if !run.live() || state_of(&run.sidecar)?.stage() != Some(Stage::Pending) {
+        return Ok(true);
+    }
+    let latest = run.ports.runs.latest_claim(&run.sidecar.document_id).await?;
+    let generation = match latest {
+        Some(claim) if claim.run_id == run.sidecar.run_id => return Ok(true),
+        Some(other) => {
+            let holder = load(run.ports, &other.run_id).await?.0;
+            if !state_of(&holder)?.releases_claim() {
+                void_unclaimed(run).await?;
+                return Ok(false);
+            }
+            other.generation + 1
+        }
+        None => 1,
+    };
+    claim(run, generation).await
+}
+
+impl Run<'_> {
+    /// Drives until the run rests, and records how it came to rest.
+    pub(super) async fn drive(mut self) -> Result<Driven, DriveError> {
+        let halted = match self.go().await {
+            Ok(outcome) => return Ok(self.driven(outcome)),
+            Err(halt) => halt,
+        };
+        let outcome = self.record(halted).await?;
+        Ok(self.driven(outcome))
+    }
+
+    pub(super) fn driven(self, outcome: Outcome) -> Driven {
+        Driven { outcome, sidecar: Box::new(self.sidecar) }
+    }
+
+    /// An operational halt that could not be recorded, as an error.
+    pub(super) fn unrecorded(&self, halt: Halt) -> DriveError {
+        match halt {
+            Halt::Abort(error) => *error,
+            Halt::Stop(stop) => DriveError::Internal(format!("{}: {}", stop.reason.code(), stop.detail.join("; "))),
+            Halt::Fail(report) => DriveError::Internal(format!("{} failed", report.gate)),
+        }
+    }
+
+    async fn go(&mut self) -> Result<Outcome, Halt> {
+        if self.live() {
+            self.ports.reader.check_schema().await.map_err(|e| self.schema(e))?;
+            self.take_fence().await?;
+        }
+        self.settle_debts().await;
+        if let Some(outcome) = self.leave_stop().await? {
+            return Ok(outcome);
+        }
+        self.effects_stand().await?;
+        loop {
+            self.honour_stop_request().await?;
+            let stage = self.stage()?;
+            let outcome = match stage {
+                Stage::CloseoutReported => return Ok(Outcome::Completed),
+                Stage::GrantsProbed if !self.live() => return Ok(Outcome::DryRunDone),
+                Stage::GrantsProbed | Stage::WriteVerified => self.request(stage).await?,
+                Stage::AwaitingCutAuthorization | Stage::AwaitingLifecycleAuthorization => {
+                    self.authorize(stage).await?
+                }
+                _ => self.internal_phase(stage).await?,
+            };
+            self.adopting = false;
+            if let Some(outcome) = outcome {
+                return Ok(outcome);
+            }
+        }
+    }
+
+    async fn internal_phase(&mut self, stage: Stage) -> Result<Option<Outcome>, Halt> {
+        let missing = || Halt::stop(StopReason::Internal, format!("no phase begins at {stage}"));
+        let phase = Phase::at_stage(stage).ok_or_else(missing)?;
+        self.phase(phase).await?;
+        Ok(None)
+    }
+
+    fn schema(&self, error: PortError) -> Halt {
+        if error.kind == PortErrorKind::Invalid {
+            Halt::Abort(Box::new(DriveError::Port(error)))
+        } else {
+            self.halt(error)
+        }
+    }
+
+    /// A `passed` phase whose effect is missing means that the database went back in time:
+    /// nothing may be redone over it (PROTOCOL §1).
+    async fn effects_stand(&mut self) -> Result<(), Halt> {
+        if !self.live() || !self.adopting {
+            return Ok(());
+        }
+        let expected = self.expected_effects();
+        if expected.is_empty() {
+            return Ok(());
+        }
+        let evidence =
+            self.ports.reader.evidence(&self.sidecar.run_id).await.map_err(|e| self.halt(e))?;
+        for effect in expected {
+            if !evidence.effects.iter().any(|e| e.key.effect == effect) {
+                return Err(Halt::drift(&[Difference {
+                    dimension: String::from("effect"),
+                    expected: Some(format!("{effect} committed")),
+                    observed: None,
+                }]));
+            }
+        }
+        Ok(())
+    }
+
+    fn expected_effects(&self) -> alloc::vec::Vec<EffectName> {
+        use EffectName as E;
+        let passed = |p: Phase| {
+            self.sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Passed)
+        };
+        let of = |p: Phase| -> &'static [E] {
+            match p {
+                Phase::Mark => &[E::Mark, E::Sweep],
+                Phase::CutLegA => &[E::Sg1Review, E::LegA],
+                Phase::LegBRecord => &[E::LegB],
+                Phase::WriteVerify => &[E::WriteVerify],
+                Phase::LifecycleEnact => &[E::Sg2Request, E::Sg2Review, E::Enact],
+                _ => &[],
+            }
+        };
+        Phase::ALL.iter().copied().filter(|p| passed(*p)).flat_map(of).copied().collect()
+    }
+
+    /// From `stopped_*` back to the stage that was kept, if that is allowed (PROTOCOL §5).
+    async fn leave_stop(&mut self) -> Result<Option<Outcome>, Halt> {
+        let state = self.sidecar.run_state()?;
+        let RunState::Stopped { reason, .. } = &state else { return Ok(None) };
+        if StopClass::of_suffix(reason) != StopClass::Operational {
+            if let Some(outcome) = self.answer_stop().await? {
+                return Ok(Some(outcome));
+            }
+        }
+        let to = state.resume()?;
+        let (now, actor) = (self.ports.clock.now(), self.caller.actor.clone());
+        self.sidecar.transition(&to, Trigger::Resume.as_str(), &actor, now);
+        self.sidecar.last_error = None;
+        Ok(None)
+    }
+}

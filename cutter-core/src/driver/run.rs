@@ -1,0 +1,314 @@
+//! A run being driven: the sidecar in hand, and the few things that every step does with it.
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use uuid::Uuid;
+
+use super::{Caller, DriveError, Ports};
+use crate::canonical;
+use crate::digest::Digest;
+use crate::drift::Difference;
+use crate::gate::{Check, GateReport};
+use crate::intent::Intent;
+use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
+use crate::plan::CutPlan;
+use crate::port::database::{Fence, Survey, SurveyScope};
+use crate::port::run_store::RunLock;
+use crate::port::{CasOutcome, PortError, PortErrorKind};
+use crate::sidecar::{Mode, Outbox, PhaseRecord, PhaseResult, Sidecar, SidecarError};
+use crate::stop::{Cap, Slug, StopReason};
+
+/// Version of the report renderer, recorded with every owed document.
+pub(super) const RENDERER: u32 = 1;
+
+/// Why a step did not go through.
+#[derive(Debug)]
+pub(super) enum Halt {
+    /// Stop the run and say why.
+    Stop(Box<Stopping>),
+    /// A gate refused: the run fails.
+    Fail(Box<GateReport>),
+    /// End without recording anything: fenced, or the record itself cannot be written.
+    Abort(Box<DriveError>),
+}
+
+/// A stop in the making.
+#[derive(Debug)]
+pub(super) struct Stopping {
+    pub(super) reason: StopReason,
+    pub(super) detail: Vec<String>,
+    pub(super) observed: BTreeMap<String, String>,
+    pub(super) request_id: Option<Uuid>,
+}
+
+impl Halt {
+    pub(super) fn stop(reason: StopReason, detail: impl Into<String>) -> Self {
+        Self::Stop(Box::new(Stopping {
+            reason,
+            detail: vec![detail.into()],
+            observed: BTreeMap::new(),
+            request_id: None,
+        }))
+    }
+
+    /// The first differing dimension names the stop; the payload shows all of them.
+    pub(super) fn drift(differences: &[Difference]) -> Self {
+        let none = || "absent".to_owned();
+        let dimension = differences.first().map_or("unknown", |d| d.dimension.as_str());
+        let line = |d: &Difference| {
+            let expected = d.expected.clone().unwrap_or_else(none);
+            let observed = d.observed.clone().unwrap_or_else(none);
+            format!("{}: expected {expected}, observed {observed}", d.dimension)
+        };
+        Self::Stop(Box::new(Stopping {
+            reason: drift_reason(dimension),
+            detail: differences.iter().map(line).collect(),
+            observed: differences
+                .iter()
+                .map(|d| (d.dimension.clone(), d.observed.clone().unwrap_or_else(none)))
+                .collect(),
+            request_id: None,
+        }))
+    }
+}
+
+impl From<SidecarError> for Halt {
+    fn from(error: SidecarError) -> Self {
+        Self::stop(StopReason::Internal, error.to_string())
+    }
+}
+
+impl From<crate::intent::MissingId> for Halt {
+    fn from(error: crate::intent::MissingId) -> Self {
+        Self::stop(StopReason::Internal, error.to_string())
+    }
+}
+
+impl From<canonical::CanonicalError> for Halt {
+    fn from(error: canonical::CanonicalError) -> Self {
+        Self::stop(StopReason::Internal, error.to_string())
+    }
+}
+
+impl From<crate::report::ReportError> for Halt {
+    fn from(error: crate::report::ReportError) -> Self {
+        Self::stop(StopReason::Internal, error.to_string())
+    }
+}
+
+impl From<crate::machine::IllegalTransition> for Halt {
+    fn from(error: crate::machine::IllegalTransition) -> Self {
+        Self::stop(StopReason::Internal, error.to_string())
+    }
+}
+
+/// A run under its lock.
+pub(super) struct Run<'p> {
+    pub(super) ports: &'p Ports,
+    pub(super) caller: &'p Caller,
+    pub(super) sidecar: Sidecar,
+    /// The highest revision that is known to be durable.
+    pub(super) revision: u64,
+    pub(super) fence: Option<Fence>,
+    pub(super) plan: Option<CutPlan>,
+    /// The text that `plan` was built from.
+    pub(super) text: Vec<u8>,
+    /// The approval that the operator named; used for the first gate that looks for one.
+    pub(super) explicit_approval: Option<String>,
+    /// The phase at hand was `running` when this process came to it: look for its effect.
+    pub(super) adopting: bool,
+    last_tick: Timestamp,
+    _lock: Box<dyn RunLock>,
+}
+
+impl<'p> Run<'p> {
+    pub(super) fn new(
+        ports: &'p Ports,
+        caller: &'p Caller,
+        sidecar: Sidecar,
+        revision: u64,
+        lock: Box<dyn RunLock>,
+    ) -> Self {
+        let last_tick = ports.clock.now();
+        Self { ports, caller, sidecar, revision, fence: None, plan: None, text: Vec::new(), explicit_approval: None, adopting: true, last_tick, _lock: lock }
+    }
+
+    pub(super) fn live(&self) -> bool {
+        self.sidecar.mode == Mode::Live
+    }
+
+    pub(super) fn stage(&self) -> Result<Stage, Halt> {
+        match self.sidecar.run_state()? {
+            RunState::At(stage) => Ok(stage),
+            other => Err(Halt::stop(StopReason::Internal, format!("expected a stage, observed {other}"))),
+        }
+    }
+
+    pub(super) fn intent(&self) -> Result<&Intent, Halt> {
+        let missing = || Halt::stop(StopReason::Internal, "the sidecar holds no intent for what comes next");
+        self.sidecar.intent.as_ref().ok_or_else(missing)
+    }
+
+    pub(super) fn choose(&self, name: &str, occurrence: u32, ids: &[&str], with_nonce: bool) -> Intent {
+        let (clock, source) = (self.ports.clock.as_ref(), self.ports.ids.as_ref());
+        Intent::choose(&self.sidecar.run_id, name, occurrence, ids, with_nonce, clock, source)
+    }
+
+    /// Adds the time since the last tick to the run's and the running phase's account (D34).
+    pub(super) fn tick(&mut self) {
+        let now = self.ports.clock.now();
+        let passed = u64::try_from(now.duration_since(self.last_tick).as_millis()).unwrap_or(0);
+        self.last_tick = now;
+        self.sidecar.active_ms = self.sidecar.active_ms.saturating_add(passed);
+        if let Some(running) = self.sidecar.phases.values_mut().find(|p| p.result == PhaseResult::Running) {
+            running.active_ms = running.active_ms.saturating_add(passed);
+        }
+    }
+
+    /// What is left of the phase's and the run's caps, in milliseconds.
+    ///
+    /// # Errors
+    /// STOP_AND_ESCALATE once nothing is left.
+    pub(super) fn cap_left(&mut self, phase: Phase) -> Result<u64, Halt> {
+        self.tick();
+        let settings = &self.sidecar.settings;
+        let granted = u64::from(self.sidecar.granted_minutes) * 60_000;
+        let used = self.sidecar.phases.get(phase.as_str()).map_or(0, |p| p.active_ms);
+        let soft = (settings.phase_cap_ms(phase) + granted).saturating_sub(used);
+        let hard = (settings.run_cap_ms() + granted).saturating_sub(self.sidecar.active_ms);
+        let over = |cap: Cap, limit: u64, used: u64| {
+            Halt::stop(
+                StopReason::AndEscalate(cap),
+                format!("cap {cap}: expected at most {} ms of active time, observed {used} ms", limit + granted),
+            )
+        };
+        if soft == 0 {
+            return Err(over(Cap::Soft(phase), settings.phase_cap_ms(phase), used));
+        }
+        if hard == 0 {
+            return Err(over(Cap::Hard, settings.run_cap_ms(), self.sidecar.active_ms));
+        }
+        Ok(soft.min(hard))
+    }
+
+    /// Publishes the sidecar as the next revision. Durable on return.
+    pub(super) async fn persist(&mut self) -> Result<(), Halt> {
+        self.tick();
+        self.sidecar.revision = self.revision + 1;
+        let bytes = self.sidecar.to_bytes()?;
+        let run_id = self.sidecar.run_id.clone();
+        match self.ports.runs.publish(&run_id, self.revision, &bytes).await {
+            Ok(CasOutcome::Applied | CasOutcome::AlreadyApplied) => {
+                self.revision += 1;
+                Ok(())
+            }
+            Ok(CasOutcome::Conflict { .. }) => Err(Halt::Abort(Box::new(DriveError::Fenced { run_id }))),
+            Err(error) => Err(self.halt(error)),
+        }
+    }
+
+    /// Sorts a port's failure by who must act (PROTOCOL §5). Infrastructure trouble is a
+    /// stop that a plain resume gets over, never the end of a run.
+    pub(super) fn halt(&self, error: PortError) -> Halt {
+        use PortErrorKind as K;
+        let text = error.to_string();
+        let reason = match (error.kind, error.port) {
+            (K::Fenced, _) => {
+                return Halt::Abort(Box::new(DriveError::Fenced { run_id: self.sidecar.run_id.clone() }));
+            }
+            (K::Full, _) => StopReason::DiskFull,
+            (K::Deadline, _) => StopReason::AndEscalate(self.running().map_or(Cap::Hard, Cap::Soft)),
+            (K::Conflict, "database") => return Halt::Fail(Box::new(self.conflict(text))),
+            (K::Conflict, "knowledge_base") => StopReason::KbConflict,
+            (_, "knowledge_base") => StopReason::KbUpload,
+            (K::Unavailable | K::OutcomeUnknown | K::Busy | K::Denied, "database" | "backup_source") => {
+                StopReason::DatabaseUnavailable
+            }
+            (K::Unavailable, "backup_target") => StopReason::BackupUnavailable,
+            _ => StopReason::Internal,
+        };
+        Halt::stop(reason, text)
+    }
+
+    /// The phase that is running.
+    pub(super) fn running(&self) -> Option<Phase> {
+        let running = |p: &Phase| {
+            self.sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Running)
+        };
+        Phase::ALL.iter().copied().find(running)
+    }
+
+    /// The database holds somebody else's value where this run's must go.
+    fn conflict(&self, observed: String) -> GateReport {
+        let gate = self.running().map_or(GateId::FailureEscalation, Phase::gate);
+        let invariant = format!("{}.no_conflicting_row", gate.failed_suffix());
+        let check = Check { invariant, expected: "no other value".to_owned(), observed, ok: false };
+        GateReport { gate, checks: vec![check] }
+    }
+
+    /// What drift surveys of this run look at.
+    pub(super) fn scope(&self) -> SurveyScope {
+        SurveyScope {
+            run_id: self.sidecar.run_id.clone(),
+            document_id: self.sidecar.document_id.clone(),
+            entry_id: self.sidecar.pin_uuid("entry_id").ok(),
+            review_decision_id: self.sidecar.pin_uuid("review_decision_id").ok(),
+        }
+    }
+
+    pub(super) async fn survey(&self) -> Result<Survey, Halt> {
+        self.ports.reader.survey(&self.scope()).await.map_err(|e| self.halt(e))
+    }
+
+    pub(super) fn pin(&mut self, name: &str, value: impl ToString) {
+        self.sidecar.context_pins.insert(name.to_owned(), value.to_string());
+    }
+
+    /// Records that a phase begins with this intent.
+    pub(super) fn set_running(&mut self, phase: Phase, intent: Intent) {
+        let record = PhaseRecord {
+            phase: phase.as_str().to_owned(),
+            started_utc: intent.at,
+            finished_utc: None,
+            result: PhaseResult::Running,
+            gate_invariants: BTreeMap::new(),
+            kb_doc_id: None,
+            artifacts: Vec::new(),
+            active_ms: 0,
+        };
+        self.sidecar.phases.insert(phase.as_str().to_owned(), record);
+        self.sidecar.intent = Some(intent);
+    }
+
+    /// Puts a document into the outbox: it is owed from the next write on.
+    pub(super) fn owe(&mut self, name: String, text: String) -> Digest {
+        let sha256 = Digest::of(text.as_bytes());
+        self.sidecar.outbox = Some(Outbox { name, sha256, text, renderer: RENDERER });
+        sha256
+    }
+
+    /// Steps the run machine.
+    pub(super) fn step(&mut self, trigger: Trigger, at: Timestamp) -> Result<(), Halt> {
+        let to = self.sidecar.run_state()?.step(trigger)?;
+        self.sidecar.transition(&to, trigger.as_str(), &self.caller.actor, at);
+        Ok(())
+    }
+}
+
+/// The digest of an effect's request: what makes the same key "the same payload".
+pub(super) fn payload_digest<T: Serialize>(payload: &T) -> Result<Digest, Halt> {
+    Ok(canonical::digest_of(payload)?)
+}
+
+/// `STOP_DRIFT_<dim>` for a dimension of the survey.
+pub(super) fn drift_reason(dimension: &str) -> StopReason {
+    Slug::from_words(dimension).map_or(StopReason::Internal, StopReason::Drift)
+}

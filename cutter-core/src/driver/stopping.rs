@@ -1,0 +1,403 @@
+//! Stops and failures: recorded in one write, reported when the knowledge base allows.
+//!
+//! The stop-route report is a function of the sidecar's bytes at the revision that records
+//! the stop. Its upload is owed: every later command tries it again, and it never blocks
+//! (SG_3, PROTOCOL §2).
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::create::state_of;
+use super::resume::open;
+use super::run::{Halt, Run, Stopping};
+use super::{Caller, DriveError, Driven, Outcome, Ports};
+use crate::approval::Ask;
+use crate::digest::Digest;
+use crate::gate::GateReport;
+use crate::id::RunId;
+use crate::machine::run::{GateId, RunState, Stage, Trigger};
+use crate::naming::{DocumentName, EscalationKind, utc_date};
+use crate::port::PortErrorKind;
+use crate::port::environment::Progress;
+use crate::port::knowledge_base::CreateOutcome;
+use crate::port::run_store::StopRequest;
+use crate::report::{PhaseReport, StopReport, render_phase, render_stop};
+use crate::sidecar::{ErrorRecord, Outbox, PhaseResult, Sidecar, StopRecord};
+use crate::stop::{Slug, StopClass, StopReason};
+
+/// The identifiers that are chosen with a stop: for the decision on it, and for a void.
+const STOP_IDS: [&str; 10] = [
+    "effect.sg3_review",
+    "approval",
+    "review_decision",
+    "review_history",
+    "effect.sweep",
+    "sweep",
+    "sweep_history",
+    "effect.void",
+    "void",
+    "void_history",
+];
+
+/// Stops a run in a person's name. If another process drives it, the request is left for
+/// that process, which honours it at its next step.
+///
+/// # Errors
+/// Not found; a run that has ended; a reason that is no word.
+pub async fn stop(
+    ports: &Ports,
+    caller: &Caller,
+    run_id: &RunId,
+    reason: &str,
+) -> Result<Driven, DriveError> {
+    let word = Slug::from_words(reason).and_then(StopReason::sovereign);
+    let reason = word.map_err(|e| DriveError::NotNow(e.to_string()))?;
+    let now = ports.clock.now();
+    let request = StopRequest {
+        id: ports.ids.uuid_v7(now, &format!("{run_id}/stop_request")),
+        reason: reason.state_suffix().to_string(),
+        actor: caller.actor.clone(),
+        at: now.to_string(),
+    };
+    let mut run = match open(ports, caller, run_id).await {
+        Err(DriveError::Busy { run_id, holder }) => {
+            ports.runs.request_stop(&run_id, &request).await?;
+            return Err(DriveError::NotNow(format!(
+                "run {run_id} is driven by {holder}; the stop is requested and will be honoured at its next step"
+            )));
+        }
+        other => other?,
+    };
+    let state = state_of(&run.sidecar)?;
+    if state.stop(&reason).is_err() {
+        return Err(DriveError::NotNow(format!("run {run_id} is {state}: there is nothing to stop")));
+    }
+    ports.runs.request_stop(run_id, &request).await?;
+    let halt = Halt::Stop(Box::new(Stopping {
+        detail: vec![format!("{} asked: {reason}", caller.actor)],
+        reason,
+        observed: BTreeMap::new(),
+        request_id: Some(request.id),
+    }));
+    let outcome = run.record(halt).await?;
+    Ok(run.driven(outcome))
+}
+
+/// Records that a bug was caught at the driver's edge (D36).
+///
+/// # Errors
+/// If the run cannot be opened or written.
+pub async fn record_internal_error(
+    ports: &Ports,
+    caller: &Caller,
+    run_id: &RunId,
+    message: &str,
+) -> Result<Driven, DriveError> {
+    let mut run = open(ports, caller, run_id).await?;
+    let outcome = run.record(Halt::stop(StopReason::Internal, message)).await?;
+    Ok(run.driven(outcome))
+}
+
+/// What may answer a stop: PROTOCOL §5.
+#[must_use]
+pub fn stop_kinds(sidecar: &Sidecar, stop: &StopRecord) -> Vec<EscalationKind> {
+    let Ok(state) = sidecar.run_state() else { return Vec::new() };
+    let mut kinds = Vec::new();
+    if let RunState::Stopped { reason, .. } = &state {
+        if StopClass::of_suffix(reason) == StopClass::Authority {
+            let acknowledge = !stop.observed.is_empty();
+            kinds.push(if acknowledge { EscalationKind::DriftAck } else { EscalationKind::Resume });
+        }
+    }
+    if state.stage().is_some_and(|s| !s.is_enacted()) {
+        kinds.push(EscalationKind::Void);
+    }
+    kinds
+}
+
+/// What an SG3 approval of `stop` must say to be one of `kind`.
+#[must_use]
+pub fn ask_for_stop(sidecar: &Sidecar, stop: &StopRecord, kind: EscalationKind) -> Ask {
+    let mut required = BTreeMap::new();
+    let mut put = |name: &str, value: String| required.insert(name.to_owned(), value);
+    put("run_id", sidecar.run_id.to_string());
+    put("document_id", sidecar.document_id.clone());
+    put("stop_number", stop.n.to_string());
+    put("stop_code", stop.code.clone());
+    put("nonce", stop.nonce.clone());
+    if kind == EscalationKind::DriftAck {
+        put("observed_sha256", observed_digest(&stop.observed).to_hex());
+    }
+    if let Some(change_set) = sidecar.context_pins.get("change_set_id") {
+        put("change_set_id", change_set.clone());
+    }
+    let folder = sidecar.kb_folder.clone().unwrap_or_default();
+    let date = utc_date(stop.at);
+    let name = DocumentName::EscalationApproval { kind, number: stop.n }.file_name(date);
+    Ask {
+        gate: GateId::FailureEscalation.as_str().to_owned(),
+        occurrence: stop.n,
+        approval_type: approval_type(kind).to_owned(),
+        required,
+        expected_actor: None,
+        approval_path: format!("{folder}/{name}"),
+        request_path: format!("{folder}/{}", stop.name),
+    }
+}
+
+pub(super) const fn approval_type(kind: EscalationKind) -> &'static str {
+    match kind {
+        EscalationKind::Resume => "stop_resume",
+        EscalationKind::DriftAck => "drift_ack",
+        EscalationKind::Void => "void",
+    }
+}
+
+fn observed_digest(observed: &BTreeMap<String, String>) -> Digest {
+    let mut text = String::new();
+    for (dimension, value) in observed {
+        text.push_str(&format!("{dimension}={value}\n"));
+    }
+    Digest::of(text.as_bytes())
+}
+
+impl Run<'_> {
+    /// Records how the run came to rest. One write; the report follows.
+    pub(super) async fn record(&mut self, halt: Halt) -> Result<Outcome, DriveError> {
+        let (mut stopping, report) = match halt {
+            Halt::Abort(error) => return Err(*error),
+            Halt::Fail(report) => {
+                let detail = failures(&report);
+                let reason = StopReason::GateFailed(report.gate);
+                (Stopping { reason, detail, observed: BTreeMap::new(), request_id: None }, Some(report))
+            }
+            Halt::Stop(stopping) => (*stopping, None),
+        };
+        let state = state_of(&self.sidecar)?;
+        if self.between_legs(&state, &stopping.reason) {
+            let change_set = self.sidecar.context_pins.get("change_set_id").cloned().unwrap_or_default();
+            stopping.detail.insert(0, format!("{} at {state}, change_set_id {change_set}", stopping.reason.code()));
+            stopping.reason = StopReason::BetweenLegAAndLegB;
+        }
+        if let (StopReason::GateFailed(GateId::Closeout), _) = (&stopping.reason, &report) {
+            // Documents are missing or changed: trouble of the store, which a person mends (D23).
+            stopping.reason = StopReason::KbConflict;
+        }
+        let to = match &stopping.reason {
+            StopReason::GateFailed(gate) => state.fail(*gate),
+            reason => state.stop(reason),
+        };
+        let Ok(to) = to else {
+            let text = format!("{}: {}", stopping.reason.code(), stopping.detail.join("; "));
+            return Err(DriveError::Internal(text));
+        };
+        self.write_stop(to, stopping, report).await
+    }
+
+    /// Between leg A and leg B nothing may fail for good (PROTOCOL §2).
+    fn between_legs(&self, state: &RunState, reason: &StopReason) -> bool {
+        let stage = matches!(state, RunState::At(Stage::CutLegACommitted | Stage::StructuralVerified));
+        let kind = matches!(
+            reason,
+            StopReason::GateFailed(_) | StopReason::Drift(_) | StopReason::AndEscalate(_)
+        );
+        stage && kind
+    }
+
+    async fn write_stop(
+        &mut self,
+        to: RunState,
+        stopping: Stopping,
+        report: Option<Box<GateReport>>,
+    ) -> Result<Outcome, DriveError> {
+        let failed = matches!(to, RunState::Failed { .. });
+        let code = if failed { to.as_text() } else { stopping.reason.code().into_owned() };
+        let n = u32::try_from(self.sidecar.stops.len() + 1).unwrap_or(u32::MAX);
+        let intent = self.choose("stop", n, &STOP_IDS, true);
+        let stop = StopRecord {
+            n,
+            code: code.clone(),
+            reason: stopping.reason.state_suffix().to_string(),
+            stage: to.stage().map_or_else(String::new, |s| s.as_str().to_owned()),
+            detail: bounded(stopping.detail),
+            at: intent.at,
+            name: DocumentName::StopReport { number: n }.file_name(utc_date(intent.at)),
+            nonce: intent.nonce.unwrap_or_default(),
+            revision: self.revision + 1,
+            uploaded: None,
+            ids: intent.ids,
+            request_id: stopping.request_id,
+            observed: stopping.observed,
+            resolved_by: None,
+        };
+        self.sidecar.last_error =
+            Some(ErrorRecord { code: code.clone(), message: stop.detail.join("; "), at: stop.at });
+        if let Some(report) = report.filter(|_| failed) {
+            self.record_failure(&report);
+        }
+        let trigger = if failed { Trigger::GateFailed } else { Trigger::Stop };
+        let actor = self.caller.actor.clone();
+        self.sidecar.transition(&to, trigger.as_str(), &actor, stop.at);
+        self.sidecar.stops.push(stop.clone());
+        self.persist().await.map_err(|halt| self.unwritten(halt, &stop))?;
+        self.ports.observer.progress(&Progress::Stopped { code });
+        self.settle_debts().await;
+        let stop = self.sidecar.stops.last().cloned().unwrap_or(stop);
+        Ok(if failed { Outcome::Failed(stop) } else { Outcome::Stopped(stop) })
+    }
+
+    /// The stop could not be recorded: the run stays as it was, and the operator hears both.
+    fn unwritten(&self, halt: Halt, stop: &StopRecord) -> DriveError {
+        match halt {
+            Halt::Abort(error) => *error,
+            other => {
+                let error = self.unrecorded(other);
+                let message = format!("{} ({}) could not be recorded: {error}", stop.code, stop.detail.join("; "));
+                DriveError::Port(crate::port::PortError::new(
+                    "run_store",
+                    "publish",
+                    if stop.code == "STOP_DISK_FULL" { PortErrorKind::Full } else { PortErrorKind::Unavailable },
+                    message,
+                ))
+            }
+        }
+    }
+
+    /// The failed phase's own document, with outcome FAIL, is owed too.
+    fn record_failure(&mut self, report: &GateReport) {
+        let Some(phase) = self.running() else { return };
+        let rendered = render_phase(&PhaseReport {
+            phase,
+            run_id: self.sidecar.run_id.to_string(),
+            pass: false,
+            production_mutation: "NONE".to_owned(),
+            inputs: self.inputs(),
+            work: vec![format!("{} refused: nothing of this phase is in force", report.gate)],
+            diff: Vec::new(),
+            gate: report.clone(),
+            artifacts: Vec::new(),
+            verdict: vec![("outcome".to_owned(), "FAIL".to_owned()), ("gate".to_owned(), report.gate.to_string())],
+            final_sections: None,
+        });
+        self.tick();
+        if let Some(record) = self.sidecar.phases.get_mut(phase.as_str()) {
+            record.result = PhaseResult::Failed;
+            record.gate_invariants = report.as_map();
+        }
+        if let (Ok(text), Ok(name)) = (rendered, self.document_name(phase)) {
+            self.owe(name, text);
+        }
+    }
+
+    /// Uploads what stops and failures owe. One attempt each; what fails stays owed.
+    pub(super) async fn settle_debts(&mut self) {
+        if !self.live() {
+            return;
+        }
+        let mut changed = false;
+        let failed = matches!(self.sidecar.run_state(), Ok(RunState::Failed { .. }));
+        if let Some(outbox) = self.sidecar.outbox.clone().filter(|_| failed) {
+            if let Some(path) = self.file_once(&outbox).await {
+                let bytes = outbox.text.len() as u64;
+                self.sidecar.documents.push(crate::sidecar::Artifact { path, sha256: outbox.sha256, bytes });
+                self.sidecar.outbox = None;
+                changed = true;
+            }
+        }
+        for i in 0..self.sidecar.stops.len() {
+            if self.sidecar.stops[i].uploaded.is_none() {
+                if let Some(digest) = self.upload_stop(i).await {
+                    self.sidecar.stops[i].uploaded = Some(digest);
+                    changed = true;
+                }
+            }
+        }
+        if changed {
+            // Not persisting it only means that the upload is found "already there" next time.
+            let _ = self.persist().await;
+        }
+    }
+
+    async fn file_once(&mut self, outbox: &Outbox) -> Option<String> {
+        if self.sidecar.kb_folder.is_none() {
+            return self.file(outbox).await.ok();
+        }
+        let folder = self.sidecar.kb_folder.clone()?;
+        let path = format!("{folder}/{}", outbox.name);
+        match self.ports.kb.create(&path, outbox.text.as_bytes()).await {
+            Ok(CreateOutcome::Created | CreateOutcome::Identical) => Some(path),
+            _ => None,
+        }
+    }
+
+    async fn upload_stop(&mut self, i: usize) -> Option<Digest> {
+        let stop = self.sidecar.stops.get(i)?.clone();
+        let stored = self.ports.runs.load_revision(&self.sidecar.run_id, stop.revision).await.ok()??;
+        let at_stop = Sidecar::from_bytes(&stored.bytes).ok()?;
+        let text = stop_report(&at_stop, &stop).ok()?;
+        let outbox = Outbox { name: stop.name, sha256: Digest::of(text.as_bytes()), text, renderer: super::run::RENDERER };
+        self.file_once(&outbox).await.map(|_| outbox.sha256)
+    }
+
+    /// Honours a stop request that no stop has honoured yet.
+    pub(super) async fn honour_stop_request(&mut self) -> Result<(), Halt> {
+        if !self.live() {
+            return Ok(());
+        }
+        let request = self.ports.runs.stop_request(&self.sidecar.run_id).await.map_err(|e| self.halt(e))?;
+        let Some(request) = request else { return Ok(()) };
+        if self.sidecar.stops.iter().any(|s| s.request_id == Some(request.id)) {
+            return Ok(());
+        }
+        let word = request.reason.parse::<Slug>().and_then(StopReason::sovereign);
+        let reason = word.map_err(|e| Halt::stop(StopReason::Internal, e.to_string()))?;
+        Err(Halt::Stop(Box::new(Stopping {
+            detail: vec![format!("{} asked: {} ({})", request.actor, request.reason, request.at)],
+            reason,
+            observed: BTreeMap::new(),
+            request_id: Some(request.id),
+        })))
+    }
+}
+
+/// The stop-route report: a function of the sidecar as it stood when the stop was written.
+pub(super) fn stop_report(sidecar: &Sidecar, stop: &StopRecord) -> Result<String, crate::report::ReportError> {
+    let dump = serde_json::to_string_pretty(sidecar).unwrap_or_default();
+    let asks = stop_kinds(sidecar, stop).into_iter().map(|kind| ask_for_stop(sidecar, stop, kind)).collect();
+    render_stop(&StopReport {
+        run_id: sidecar.run_id.to_string(),
+        document_id: sidecar.document_id.clone(),
+        n: stop.n,
+        code: stop.code.clone(),
+        stage: stop.stage.clone(),
+        at: stop.at,
+        nonce: stop.nonce.clone(),
+        detail: stop.detail.clone(),
+        observed: stop.observed.clone(),
+        asks,
+        sidecar_json: dump,
+    })
+}
+
+fn failures(report: &GateReport) -> Vec<String> {
+    report
+        .failures()
+        .into_iter()
+        .map(|c| format!("{}: expected {}, observed {}", c.invariant, c.expected, c.observed))
+        .collect()
+}
+
+/// A record stays small: twenty lines of at most 500 characters each.
+fn bounded(detail: Vec<String>) -> Vec<String> {
+    let more = detail.len().saturating_sub(20);
+    let mut out: Vec<String> = detail.into_iter().take(20).map(|l| l.chars().take(500).collect()).collect();
+    if more > 0 {
+        out.push(format!("and {more} more"));
+    }
+    out
+}

@@ -1,0 +1,250 @@
+//! Voiding: forward compensation with a signed word; rows are marked, nothing is deleted (D10).
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::{String, ToString};
+
+use super::authorize::{Answer, Search};
+use super::create::state_of;
+use super::perform::{Act, Performance};
+use super::resume::open;
+use super::run::{Halt, Run, Stopping, payload_digest};
+use super::stopping::ask_for_stop;
+use super::{Caller, DriveError, Driven, Outcome, Ports, cut_phases};
+use crate::gate::void as gate;
+use crate::id::RunId;
+use crate::machine::run::{GateId, Phase, RunState, Trigger};
+use crate::naming::EscalationKind;
+use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, ReviewVerdict, ReviewWrite, VoidWrite};
+use crate::sidecar::{ApprovalRecord, StopRecord};
+use crate::stop::{Slug, StopReason};
+
+/// Voids a run: with a valid SG3 void approval it does so, without one it says where the
+/// approval must go. A run that is still on its way is stopped first.
+///
+/// # Errors
+/// Enacted or voided already, busy, fenced, or a named approval that is not valid.
+pub async fn void(
+    ports: &Ports,
+    caller: &Caller,
+    run_id: &RunId,
+    approval_kb_id: Option<String>,
+) -> Result<Driven, DriveError> {
+    let mut run = open(ports, caller, run_id).await?;
+    let state = state_of(&run.sidecar)?;
+    if matches!(state, RunState::Voided { .. }) {
+        return Ok(run.driven(Outcome::Voided));
+    }
+    let probe = Slug::from_words("probe").map_err(|e| DriveError::Internal(e.to_string()))?;
+    if let Err(error) = state.void(probe) {
+        return Err(DriveError::NotNow(format!("run {run_id} cannot be voided: {error}")));
+    }
+    if matches!(state, RunState::At(_)) {
+        let word = Slug::from_words("void_requested").and_then(StopReason::sovereign);
+        let reason = word.map_err(|e| DriveError::Internal(e.to_string()))?;
+        let outcome = run
+            .record(Halt::Stop(Box::new(Stopping {
+                detail: alloc::vec![format!("{} asked to void the run", caller.actor)],
+                reason,
+                observed: Default::default(),
+                request_id: None,
+            })))
+            .await?;
+        if !matches!(outcome, Outcome::Stopped(_)) {
+            return Ok(run.driven(outcome));
+        }
+    }
+    run.explicit_approval = approval_kb_id;
+    match run.void_stopped().await {
+        Ok(outcome) => Ok(run.driven(outcome)),
+        Err(halt) => Err(run.unrecorded(halt)),
+    }
+}
+
+impl Run<'_> {
+    async fn void_stopped(&mut self) -> Result<Outcome, Halt> {
+        if self.live() {
+            self.take_fence().await?;
+        }
+        self.settle_debts().await;
+        let missing = || Halt::stop(StopReason::Internal, "a stopped run holds no record of why");
+        let stop = self.sidecar.stops.last().cloned().ok_or_else(missing)?;
+        let ask = ask_for_stop(&self.sidecar, &stop, EscalationKind::Void);
+        let answer = match self.search(core::slice::from_ref(&ask), "SG3-void-approval").await? {
+            Search::Answer(answer) if answer.approval.decision() == ReviewVerdict::Approve => *answer,
+            Search::Answer(_) => return Ok(self.as_it_stands(stop)),
+            Search::Nothing(invalid) => return Ok(Outcome::Paused { ask, invalid }),
+        };
+        // Whatever drifted is what is voided: the pins follow the live state from here.
+        for effect in EffectName::ALL {
+            self.adopt(effect, if effect == EffectName::Sg3Review { stop.n } else { 1 }).await?;
+        }
+        self.sidecar.drift_pins = self.survey().await?;
+        self.store_escalation(&stop, &answer).await?;
+        self.perform_void(&stop, &answer).await
+    }
+
+    fn as_it_stands(&self, stop: StopRecord) -> Outcome {
+        match self.sidecar.run_state() {
+            Ok(RunState::Failed { .. }) => Outcome::Failed(stop),
+            _ => Outcome::Stopped(stop),
+        }
+    }
+
+    async fn perform_void(&mut self, stop: &StopRecord, answer: &Answer) -> Result<Outcome, Halt> {
+        let intent = self.stop_intent(stop);
+        let reason = answer.approval.extra().get("reason").cloned();
+        let reason = reason.unwrap_or_else(|| "sovereign".to_owned());
+        let slug = Slug::from_words(&reason).map_err(|e| Halt::stop(StopReason::Internal, e.to_string()))?;
+        if self.live() {
+            let change_set_id = self.committed_change_set().await?;
+            let entry = match self.sidecar.pin_uuid("entry_id").ok() {
+                Some(entry) if self.entry_exists().await? => Some([entry, intent.id("void_history")?]),
+                _ => None,
+            };
+            let units = match change_set_id {
+                Some(_) => self.pin_number("candidate_count")?,
+                None => 0,
+            };
+            let write = VoidWrite {
+                void_id: intent.id("void")?,
+                change_set_id,
+                entry,
+                approval_id: intent.id("approval")?,
+                reason: reason.clone(),
+            };
+            let payload = payload_digest(&write)?;
+            let has_entry = entry.is_some();
+            let judge = |facts: &EffectFacts| {
+                let pins = facts.survey_before.clone();
+                let facts = gate::VoidFacts { effect: facts.clone(), units, has_entry, pins };
+                cut_phases::commit_if_ok(gate::judge(&facts))
+            };
+            let phase = self.running().unwrap_or(Phase::CutLegA);
+            self.perform(Performance {
+                act: Act::Execute(&ExecutorEffect::Void(write)),
+                effect: EffectName::Void,
+                occurrence: 1,
+                payload,
+                intent: &intent,
+                phase,
+                units,
+                recheck: None,
+                judge: &judge,
+            })
+            .await?;
+        }
+        let to = self.sidecar.run_state()?.void(slug)?;
+        let (now, actor) = (self.ports.clock.now(), self.caller.actor.clone());
+        self.sidecar.sovereign_approvals.push(escalation_record(stop, answer, now));
+        if let Some(last) = self.sidecar.stops.last_mut() {
+            last.resolved_by = Some(answer.path.clone());
+        }
+        self.sidecar.transition(&to, Trigger::Void.as_str(), &actor, now);
+        self.sidecar.outbox = None;
+        self.sidecar.intent = None;
+        self.persist().await?;
+        Ok(Outcome::Voided)
+    }
+
+    /// Leg A may have committed without its record: ask the database, not the sidecar.
+    async fn committed_change_set(&self) -> Result<Option<uuid::Uuid>, Halt> {
+        if let Ok(id) = self.sidecar.pin_uuid("change_set_id") {
+            return Ok(Some(id));
+        }
+        let key = self.effect_key(EffectName::LegA, 1);
+        let found = self.ports.reader.effect(&key).await.map_err(|e| self.halt(e))?;
+        match (found, self.sidecar.intent.as_ref()) {
+            (Some(_), Some(intent)) => Ok(intent.id("change_set").ok()),
+            _ => Ok(None),
+        }
+    }
+
+    async fn entry_exists(&self) -> Result<bool, Halt> {
+        let key = self.effect_key(EffectName::Mark, 1);
+        Ok(self.ports.reader.effect(&key).await.map_err(|e| self.halt(e))?.is_some())
+    }
+
+    /// Stores an SG3 decision through the reviewer, under the stop's own identifiers.
+    pub(super) async fn store_escalation(&mut self, stop: &StopRecord, answer: &Answer) -> Result<(), Halt> {
+        if !self.live() {
+            return Ok(());
+        }
+        let intent = self.stop_intent(stop);
+        let found = self.ports.kb.read(&answer.path).await.map_err(|e| self.halt(e))?;
+        let document = found.and_then(|d| String::from_utf8(d.bytes).ok()).unwrap_or_default();
+        // Acknowledged drift voids an approval that was stored but not used: S2 -> S3.
+        let status = self.sidecar.drift_pins.0.get(crate::drift::BACKLOG_STATUS).map(String::as_str);
+        let redefers = answer.ask.approval_type == crate::approval::DRIFT_ACK && status == Some("reviewed_approved");
+        let write = ReviewWrite {
+            approval_id: intent.id("approval")?,
+            review_decision_id: intent.id("review_decision")?,
+            decision_type: answer.ask.approval_type.clone(),
+            decision: answer.approval.decision(),
+            entry_id: match self.entry_exists().await? {
+                true => self.sidecar.pin_uuid("entry_id").ok(),
+                false => None,
+            },
+            history_id: match redefers {
+                true => Some(intent.id("review_history")?),
+                false => None,
+            },
+            change_set_id: self.sidecar.pin_uuid("change_set_id").ok(),
+            approval_kb_id: answer.path.clone(),
+            document,
+            sha256: answer.sha256,
+            nonce: stop.nonce.clone(),
+            fingerprint: answer.approval.fingerprint().to_owned(),
+            actor: answer.approval.actor().to_owned(),
+            expires: answer.approval.expires(),
+            request_sha256: stop.uploaded.unwrap_or(crate::digest::Digest::from_bytes([0; 32])),
+        };
+        let payload = payload_digest(&write)?;
+        let judge = |facts: &EffectFacts| {
+            cut_phases::commit_if_ok(cut_phases::judge_stored(GateId::FailureEscalation, None, facts))
+        };
+        let adopting = core::mem::replace(&mut self.adopting, true);
+        let phase = self.running().unwrap_or(Phase::CutLegA);
+        let granted = self.sidecar.granted_minutes;
+        // An escalation must be storable though the run's own time is used up.
+        self.sidecar.granted_minutes = granted.saturating_add(ESCALATION_MINUTES);
+        let performed = self
+            .perform(Performance {
+                act: Act::Review(&write),
+                effect: EffectName::Sg3Review,
+                occurrence: stop.n,
+                payload,
+                intent: &intent,
+                phase,
+                units: 0,
+                recheck: None,
+                judge: &judge,
+            })
+            .await;
+        self.sidecar.granted_minutes = granted;
+        self.adopting = adopting;
+        performed.map(|_| ())
+    }
+}
+
+/// What storing a decision may take, whatever the caps say.
+const ESCALATION_MINUTES: u32 = 600;
+
+fn escalation_record(stop: &StopRecord, answer: &Answer, now: jiff::Timestamp) -> ApprovalRecord {
+    ApprovalRecord {
+        gate: "SG_failure_escalation".to_owned(),
+        requested_utc: stop.at,
+        approval_kb_id: answer.path.clone(),
+        review_decision_id: stop.ids.get("review_decision").copied(),
+        validated_utc: now,
+        sha256: Some(answer.sha256),
+        actor: answer.approval.actor().to_owned(),
+        fingerprint: answer.approval.fingerprint().to_owned(),
+        decision: answer.approval.decision().as_str().to_owned(),
+        occurrence: stop.n,
+        expires_utc: answer.approval.expires(),
+        request_sha256: None,
+        nonce: stop.nonce.clone(),
+    }
+}
