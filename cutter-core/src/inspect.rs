@@ -9,11 +9,13 @@ use crate::address::{AddressError, DocumentId, MAX_DOCUMENT_ID_BYTES};
 use crate::stop::StopReason;
 
 pub mod asked;
+mod claims;
 pub mod recover;
 mod summary;
 pub mod verify;
 mod why;
 
+pub use claims::Claims;
 pub use summary::{PausedAt, StopSummary, Summary};
 pub use why::{Why, why};
 

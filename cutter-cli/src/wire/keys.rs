@@ -40,9 +40,36 @@ pub(crate) fn write_public(path: &Path, text: &[u8]) -> Result<(), Failure> {
     write_new(path, text, 0o600)
 }
 
+/// Puts another text in the place of a file, 0600: the old one stands until the new one is
+/// durable.
+pub(crate) fn replace_secret(path: &Path, text: &[u8]) -> Result<(), Failure> {
+    let temporary = path.with_extension(format!("new-{}", std::process::id()));
+    write_new(&temporary, text, 0o600)?;
+    std::fs::rename(&temporary, path).map_err(|e| Failure::io("replace", path, &e))?;
+    sync_folder(path)
+}
+
+fn sync_folder(path: &Path) -> Result<(), Failure> {
+    match path.parent() {
+        Some(folder) => std::fs::File::open(folder)
+            .and_then(|f| f.sync_all())
+            .map_err(|e| Failure::io("sync the folder of", path, &e)),
+        None => Ok(()),
+    }
+}
+
+/// A new Ed25519 seed in the form of its file.
+pub(crate) fn new_seed() -> Zeroizing<Vec<u8>> {
+    let mut seed = Zeroizing::new([0_u8; 32]);
+    super::environment::fill(seed.as_mut());
+    let mut text = super::environment::hex(seed.as_ref()).into_bytes();
+    text.push(b'\n');
+    Zeroizing::new(text)
+}
+
 /// Whole and durable, or not there: a temporary file, fsync, and a link under the name.
 fn write_new(path: &Path, text: &[u8], mode: u32) -> Result<(), Failure> {
-    let temporary = path.with_extension(format!("new-{}", std::process::id()));
+    let temporary = path.with_extension(format!("tmp-{}", std::process::id()));
     let io = |op: &'static str| move |e: std::io::Error| Failure::io(op, path, &e);
     let mut file = std::fs::OpenOptions::new()
         .write(true)
@@ -56,10 +83,7 @@ fn write_new(path: &Path, text: &[u8], mode: u32) -> Result<(), Failure> {
     // The leftover is harmless and named after this process.
     let _ = std::fs::remove_file(&temporary);
     published.map_err(io("write"))?;
-    if let Some(folder) = path.parent() {
-        std::fs::File::open(folder).and_then(|f| f.sync_all()).map_err(io("sync the folder of"))?;
-    }
-    Ok(())
+    sync_folder(path)
 }
 
 /// An Ed25519 seed: 64 hexadecimal digits.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use cutter_core::approval::{ApprovalPolicy, Approver, SignaturePolicy};
 use cutter_core::driver::Ports;
+use cutter_core::port::PortError;
 use cutter_core::port::knowledge_base::KnowledgeBase;
 use cutter_core::port::run_store::RunStore;
 use cutter_kb::backup_target::FolderBackupTarget;
@@ -26,6 +27,11 @@ impl From<ClusterError> for Failure {
     fn from(error: ClusterError) -> Self {
         Self::stopped("STOP_DATABASE_UNAVAILABLE", error.to_string()).next("cutter doctor")
     }
+}
+
+/// A store's failure.
+pub(crate) fn file_failure(error: cutter_kb::file_error::FileError) -> Failure {
+    PortError::new("run_store", error.op, error.kind, format!("{}: {}", error.path.display(), error.detail)).into()
 }
 
 /// What needs neither database nor keys: the knowledge base and the runs.

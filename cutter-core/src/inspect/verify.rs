@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 
 use ed25519_dalek::{Signature, VerifyingKey};
 
+use super::claims::Claims;
 use crate::canonical;
 use crate::digest::Digest;
 use crate::gate::{ABSENT, Check};
@@ -176,28 +177,28 @@ fn creation(facts: &RecordFacts, checks: &mut Vec<Check>) {
 
 /// Checks the filed documents.
 #[must_use]
-pub fn documents(sidecar: &Sidecar, documents: &[DocumentFact]) -> Vec<Check> {
-    let mut checks: Vec<Check> = documents
-        .iter()
-        .map(|d| {
-            let name = d.path.rsplit('/').next().unwrap_or(&d.path);
-            Check::equal_some(&format!("verify.document.{name}"), &d.recorded, d.found.as_ref())
-        })
-        .collect();
-    if sidecar.mode == Mode::Live {
-        let mut missing = Vec::new();
-        for phase in Phase::ALL {
-            let filed = sidecar.phases.get(phase.as_str()).is_some_and(|record| {
-                record.result != PhaseResult::Passed || record.kb_doc_id.is_some() || sidecar.outbox.is_some()
-            });
-            let due = sidecar.run_state().ok().and_then(|s| s.stage()).is_some_and(|s| s >= phase.to());
-            if due && !filed {
-                missing.push(phase.as_str());
-            }
-        }
-        checks.push(Check::empty("verify.documents.one_per_passed_phase", &missing));
+pub fn documents(documents: &[DocumentFact]) -> Vec<Check> {
+    let judge = |d: &DocumentFact| {
+        let name = d.path.rsplit('/').next().unwrap_or(&d.path);
+        Check::equal_some(&format!("verify.document.{name}"), &d.recorded, d.found.as_ref())
+    };
+    documents.iter().map(judge).collect()
+}
+
+/// Every phase that the record calls passed has filed its document, or owes it still.
+#[must_use]
+pub fn one_document_per_phase(sidecar: &Sidecar) -> Vec<Check> {
+    if sidecar.mode != Mode::Live {
+        return Vec::new();
     }
-    checks
+    let mut missing = Vec::new();
+    for (name, record) in &sidecar.phases {
+        let owed = sidecar.outbox.is_some();
+        if record.result == PhaseResult::Passed && record.kb_doc_id.is_none() && !owed {
+            missing.push(name.clone());
+        }
+    }
+    alloc::vec![Check::empty("verify.documents.one_per_passed_phase", &missing)]
 }
 
 /// Checks the reports of stops.
@@ -213,7 +214,7 @@ pub fn stops(stops: &[(StopRecord, Option<Digest>)]) -> Vec<Check> {
 /// Checks the approvals: genuine, unedited, by a person whom the run's settings name, for
 /// the request that stands there, and each used once.
 #[must_use]
-pub fn approvals(sidecar: &Sidecar, approvals: &[ApprovalFact]) -> Vec<Check> {
+pub fn approvals(claims: &Claims, approvals: &[ApprovalFact]) -> Vec<Check> {
     let mut checks = Vec::new();
     let mut seen = BTreeSet::new();
     let mut twice = Vec::new();
@@ -239,12 +240,11 @@ pub fn approvals(sidecar: &Sidecar, approvals: &[ApprovalFact]) -> Vec<Check> {
         };
         checks.push(Check::equal(&id("signature"), &record.fingerprint, &signer));
         if !unsigned {
-            let actors = sidecar.settings.approval.actors_of(&record.fingerprint);
+            let actors = claims.policy.actors_of(&record.fingerprint);
             let pinned = actors.contains(&record.actor.as_str());
             checks.push(Check::new(&id("signer_pinned"), &record.actor, actors.join(", "), pinned));
-            if sidecar.settings.approval.approver_not_creator {
-                let differs = record.fingerprint != sidecar.creation.fingerprint;
-                checks.push(Check::truth(&id("not_the_creator"), differs));
+            if let Some(creator) = claims.creator.as_ref().filter(|_| claims.policy.approver_not_creator) {
+                checks.push(Check::truth(&id("not_the_creator"), record.fingerprint != *creator));
             }
         }
         let field = |key: &str| {
@@ -254,8 +254,8 @@ pub fn approvals(sidecar: &Sidecar, approvals: &[ApprovalFact]) -> Vec<Check> {
         };
         for (name, expected) in [
             ("decision", record.decision.clone()),
-            ("run_id", sidecar.run_id.to_string()),
-            ("document_id", sidecar.document_id.clone()),
+            ("run_id", claims.run_id.to_string()),
+            ("document_id", claims.document_id.clone()),
             ("gate", record.gate.clone()),
             ("actor", record.actor.clone()),
         ] {
@@ -273,16 +273,12 @@ pub fn approvals(sidecar: &Sidecar, approvals: &[ApprovalFact]) -> Vec<Check> {
 
 /// Checks the line in the runs index.
 #[must_use]
-pub fn index(sidecar: &Sidecar, line: Option<&str>) -> Vec<Check> {
-    let is_closed = sidecar.run_state().is_ok_and(|s| s == RunState::At(Stage::CloseoutReported));
-    match (is_closed, sidecar.context_pins.get("index_line")) {
-        (true, Some(expected)) => {
-            let observed = line.map(ToOwned::to_owned);
-            alloc::vec![Check::equal_some("verify.index.line", expected, observed.as_ref())]
-        }
-        (true, None) => alloc::vec![Check::truth("verify.index.line", false)],
-        (false, _) => Vec::new(),
+pub fn index(claims: &Claims, line: Option<&str>) -> Vec<Check> {
+    if claims.stage != Some(Stage::CloseoutReported) {
+        return Vec::new();
     }
+    let observed = line.map(ToOwned::to_owned);
+    alloc::vec![Check::equal_some("verify.index.line", &claims.pin("index_line"), observed.as_ref())]
 }
 
 /// The effects that a passed phase must have left in the database.
@@ -300,11 +296,9 @@ const fn effects_of(phase: Phase) -> &'static [EffectName] {
 
 /// Checks the database's rows.
 #[must_use]
-pub fn database(sidecar: &Sidecar, facts: &DatabaseFacts) -> Vec<Check> {
+pub fn database(claims: &Claims, facts: &DatabaseFacts) -> Vec<Check> {
     let mut checks = Vec::new();
-    let passed =
-        |p: Phase| sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Passed);
-    for phase in Phase::ALL.iter().copied().filter(|p| passed(*p)) {
+    for phase in claims.passed.iter().copied() {
         for effect in effects_of(phase) {
             let found = facts.evidence.effects.iter().rev().find(|e| e.key.effect == *effect);
             let observed = found.map_or(ABSENT, |e| match e.verdict {
@@ -320,29 +314,25 @@ pub fn database(sidecar: &Sidecar, facts: &DatabaseFacts) -> Vec<Check> {
             ));
         }
     }
-    stored_approvals(sidecar, &facts.evidence, &mut checks);
-    signatures(sidecar, facts, &mut checks);
-    source(sidecar, facts, &mut checks);
-    if passed(Phase::CutLegA) {
-        units(sidecar, facts, &mut checks);
+    stored_approvals(claims, &facts.evidence, &mut checks);
+    signatures(claims, facts, &mut checks);
+    source(claims, facts, &mut checks);
+    if claims.has_passed(Phase::CutLegA) {
+        units(claims, facts, &mut checks);
     }
-    if passed(Phase::WriteVerify) {
+    if claims.has_passed(Phase::WriteVerify) {
         let results: Vec<String> =
             facts.evidence.verify_results.iter().map(|(id, ok)| format!("{id} {ok}")).collect();
-        let expected = sidecar.context_pins.get("verify_result_id").cloned().unwrap_or_default();
+        let expected = claims.pin("verify_result_id");
         checks.push(Check::equal(
             "verify.verify_result.once_and_passed",
             &format!("{expected} true"),
             &results.join(", "),
         ));
     }
-    let entry = match sidecar.run_state() {
-        Ok(RunState::At(stage)) if stage.is_enacted() => Some("verified_complete"),
-        _ => None,
-    };
-    if let Some(expected) = entry {
-        let status = facts.evidence.entry_status.clone();
-        checks.push(Check::equal_some("verify.backlog.status", &expected.to_owned(), status.as_ref()));
+    if claims.is_enacted() {
+        let (expected, status) = ("verified_complete".to_owned(), facts.evidence.entry_status.clone());
+        checks.push(Check::equal_some("verify.backlog.status", &expected, status.as_ref()));
         let mut broken = Vec::new();
         for pair in facts.evidence.history.windows(2) {
             if let [(_, to), (from, _)] = pair
@@ -356,8 +346,8 @@ pub fn database(sidecar: &Sidecar, facts: &DatabaseFacts) -> Vec<Check> {
     checks
 }
 
-fn stored_approvals(sidecar: &Sidecar, evidence: &RunEvidence, checks: &mut Vec<Check>) {
-    for record in &sidecar.sovereign_approvals {
+fn stored_approvals(claims: &Claims, evidence: &RunEvidence, checks: &mut Vec<Check>) {
+    for record in &claims.approvals {
         let Some(sha256) = &record.sha256 else { continue };
         let stored = evidence.approvals.iter().find(|a| a.sha256 == *sha256);
         let id = format!("verify.approval.{}.{}.stored", record.gate, record.occurrence);
@@ -387,7 +377,7 @@ fn is_genuine(stored: &StoredSignature) -> bool {
 }
 
 /// Executor and verifier signed; the verifier's payload covers the executor's signature.
-fn signatures(sidecar: &Sidecar, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
+fn signatures(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
     let stored = &facts.evidence.signatures;
     for signature in stored {
         let id = format!("verify.signature.{}.genuine", signature.duty);
@@ -401,8 +391,8 @@ fn signatures(sidecar: &Sidecar, facts: &DatabaseFacts, checks: &mut Vec<Check>)
         (Phase::CutLegA, "executor_signature_id", "executor"),
         (Phase::WriteVerify, "verifier_signature_id", "verifier"),
     ] {
-        if sidecar.phases.get(phase.as_str()).is_some_and(|r| r.result == PhaseResult::Passed) {
-            let expected = sidecar.context_pins.get(pin).cloned().unwrap_or_default();
+        if claims.has_passed(phase) {
+            let expected = claims.pin(pin);
             let found: Vec<String> =
                 stored.iter().filter(|s| s.duty == duty).map(|s| s.signature_id.to_string()).collect();
             let id = format!("verify.signature.{duty}.recorded");
@@ -418,30 +408,30 @@ fn signatures(sidecar: &Sidecar, facts: &DatabaseFacts, checks: &mut Vec<Check>)
     }
 }
 
-fn pin_usize(sidecar: &Sidecar, name: &str) -> Option<usize> {
-    sidecar.context_pins.get(name)?.parse().ok()
+fn pin_usize(claims: &Claims, name: &str) -> Option<usize> {
+    claims.pins.get(name)?.parse().ok()
 }
 
-fn source(sidecar: &Sidecar, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
-    let Some(expected) = sidecar.context_pins.get("source_sha256") else { return };
+fn source(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
+    let Some(expected) = claims.pins.get("source_sha256") else { return };
     let text = facts.source.as_deref();
     let observed = text.map(|t| Digest::of(t).to_hex());
     checks.push(Check::equal_some("verify.source.sha256", expected, observed.as_ref()));
-    let span = (pin_usize(sidecar, "region_start"), pin_usize(sidecar, "region_end"));
-    if let ((Some(start), Some(end)), Some(region_sha)) = (span, sidecar.context_pins.get("region_sha")) {
+    let span = (pin_usize(claims, "region_start"), pin_usize(claims, "region_end"));
+    if let ((Some(start), Some(end)), Some(region_sha)) = (span, claims.pins.get("region_sha")) {
         let observed = text.and_then(|t| t.get(start..end)).map(|r| Digest::of(r).to_hex());
         checks.push(Check::equal_some("verify.source.region_sha", region_sha, observed.as_ref()));
     }
 }
 
 /// The units, put together in order, are the region, byte for byte.
-fn units(sidecar: &Sidecar, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
+fn units(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
     let units = &facts.units;
-    let text = |name: &str| sidecar.context_pins.get(name).cloned().unwrap_or_default();
+    let text = |name: &str| claims.pin(name);
     checks.push(Check::equal("verify.units.count", &text("candidate_count"), &units.len().to_string()));
     let mut joined = Vec::new();
     let (mut wrong, mut gaps, mut readable) = (Vec::new(), Vec::new(), true);
-    let mut at = pin_usize(sidecar, "region_start").and_then(|n| u64::try_from(n).ok());
+    let mut at = pin_usize(claims, "region_start").and_then(|n| u64::try_from(n).ok());
     for unit in units {
         match &unit.content {
             Some(content) => {
@@ -470,7 +460,7 @@ fn units(sidecar: &Sidecar, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
         .map(|u| u.canonical_address.as_str())
         .collect();
     checks.push(Check::empty("verify.units.one_change_set", &foreign));
-    let is_enacted = sidecar.run_state().ok().and_then(|s| s.stage()).is_some_and(Stage::is_enacted);
+    let is_enacted = claims.is_enacted();
     let status = if is_enacted { "enacted" } else { "draft" };
     let other: Vec<String> = units
         .iter()
