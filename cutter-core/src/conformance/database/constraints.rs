@@ -49,7 +49,8 @@ async fn commit(chain: &Chain<'_>, effect: EffectName, request: &Request) -> Hel
 pub(super) async fn an_approval_document_and_a_nonce_serve_once(db: &DatabaseUnderTest) -> Held {
     let chain = Chain::through(db, Case::new(1), EffectName::Sg1Review).await?;
     let first = chain.case.review("cut_authorization", ReviewVerdict::Approve, "1");
-    let fresh = chain.case.review("stop_resume", ReviewVerdict::Approve, "2");
+    let mut fresh = chain.case.review("stop_resume", ReviewVerdict::Approve, "2");
+    fresh.change_set_id = None;
     let mut same_document = fresh.clone();
     same_document.document = first.document;
     same_document.sha256 = first.sha256;
