@@ -9,7 +9,7 @@ mod keys;
 mod ports;
 mod process;
 
-pub(crate) use environment::{RandomIds, SystemClock, now};
+pub(crate) use environment::{RandomIds, SystemClock, hex, now};
 pub(crate) use guard::{Driving, drive};
 pub(crate) use hooks::tell;
 pub(crate) use keys::{
