@@ -177,7 +177,7 @@ impl From<DriveError> for Failure {
             }
             DriveError::ApprovalInvalid { report, .. } => {
                 let mut failure = Self::approval(what);
-                StopReason::ApprovalInvalid.code().clone_into(&mut failure.code);
+                failure.code = StopReason::ApprovalInvalid.code().into_owned();
                 failure.broken = broken_of(&report);
                 failure
             }
