@@ -7,6 +7,14 @@
 use alloc::string::String;
 use core::fmt;
 
+pub mod backup;
+pub mod database;
+pub mod effect;
+pub mod environment;
+pub mod knowledge_base;
+pub mod run_store;
+pub mod signer;
+
 /// What kind of failure a port met: it decides who must act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PortErrorKind {

@@ -1,0 +1,342 @@
+//! From titles in order to a partition with addresses: nesting, folding, depth,
+//! duplicates and citation addresses. The rules are those of the addresses (1 to 8).
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::address::slug::slug;
+use crate::address::{Address, AddressError, unit_kind_of};
+use crate::profile::{FoldTitles, Nesting};
+
+use super::designate::{designate, section_type};
+use super::markdown::push_bounded;
+use super::{
+    Candidate, Duplicate, Lines, MarkContext, MarkError, Marked, Region, Warning, check_partition, forbidden,
+    warning,
+};
+
+/// A heading with its title read, in bytes of the file.
+pub(super) struct Title {
+    pub(super) level: u8,
+    pub(super) span: Region,
+    /// Where `raw` starts.
+    pub(super) text_start: usize,
+    pub(super) raw: String,
+    pub(super) plain: String,
+}
+
+/// A title with its place in the document's structure.
+struct Node<'p> {
+    title: Title,
+    kind: &'p str,
+    label: Option<String>,
+    /// The order for nesting: less contains more.
+    order: u64,
+    designated: bool,
+    body_start: usize,
+    rest: String,
+}
+
+pub(super) struct Assembler<'a> {
+    source: &'a [u8],
+    text: &'a str,
+    region: Region,
+    context: &'a MarkContext<'a>,
+    warnings: Vec<Warning>,
+    lines: Lines<'a>,
+    /// How often each address was asked for.
+    taken: BTreeMap<String, u32>,
+    candidates: Vec<Candidate>,
+    duplicates: Vec<Duplicate>,
+}
+
+/// An open division: its order, its address and what its children's addresses start with.
+struct Open {
+    order: u64,
+    address: Address,
+}
+
+impl<'a> Assembler<'a> {
+    pub(super) fn new(
+        source: &'a [u8],
+        text: &'a str,
+        region: Region,
+        context: &'a MarkContext<'a>,
+        warnings: Vec<Warning>,
+    ) -> Self {
+        Self {
+            source,
+            text,
+            region,
+            context,
+            warnings,
+            lines: Lines::new(source),
+            taken: BTreeMap::new(),
+            candidates: Vec::new(),
+            duplicates: Vec::new(),
+        }
+    }
+
+    pub(super) fn assemble(mut self, titles: Vec<Title>) -> Result<Marked, MarkError> {
+        let found = titles.len();
+        let nodes = self.fold(self.read(titles));
+        let named = nodes.iter().filter(|node| node.designated).count();
+        let root = self.context.document_id.address();
+        let is_document = lone_title(&nodes);
+        let first = nodes.first().map_or(self.region.end, |node| node.title.span.start);
+        let blank =
+            self.text[..first - self.region.start].chars().all(|c| c.is_whitespace() || c == '\u{feff}');
+        if !self.region.is_empty() && (!blank || nodes.is_empty()) {
+            let front = self.name(&root, "front", None, self.region.start)?;
+            self.push(front, "front", "", Region { start: self.region.start, end: self.region.start }, None);
+        }
+        let depth =
+            self.context.profile.depth.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
+        let mut open: Vec<Open> = Vec::new();
+        let mut merged = 0usize;
+        for (i, node) in nodes.into_iter().enumerate() {
+            if i == 0 && is_document {
+                let address = self.name_whole(root.clone(), node.title.span.start)?;
+                self.push(address, "document", &node.rest, node.title.span, Some(node.body_start));
+                continue;
+            }
+            while open.last().is_some_and(|parent| parent.order >= node.order) {
+                open.pop();
+            }
+            if open.len() >= depth && !self.candidates.is_empty() {
+                merged += 1;
+                continue;
+            }
+            let parent = open.last().map_or(&root, |parent| &parent.address);
+            let base = flat_base(parent, node.kind, node.label.as_deref()).unwrap_or_else(|| parent.clone());
+            let address = self.name(&base, node.kind, node.label.as_deref(), node.title.span.start)?;
+            self.push(address.clone(), node.kind, &node.rest, node.title.span, Some(node.body_start));
+            open.push(Open { order: node.order, address });
+        }
+        self.finish(found, named, merged, is_document)
+    }
+
+    /// Reads designators and slugs.
+    fn read(&self, titles: Vec<Title>) -> Vec<Node<'a>> {
+        let profile = self.context.profile;
+        let read = |title: Title| {
+            let level = u64::from(title.level);
+            let Some(found) = designate(profile, &title.plain) else {
+                let order = match profile.nesting {
+                    Nesting::Level => level,
+                    // Below every rank, by level among themselves.
+                    Nesting::Rank => (1 << 33) + level,
+                };
+                let label = slug(&title.plain);
+                let (body_start, rest) = (title.span.end, title.plain.clone());
+                return Node { title, kind: "h", label, order, designated: false, body_start, rest };
+            };
+            let order = match profile.nesting {
+                Nesting::Level => level,
+                Nesting::Rank => u64::from(found.rank),
+            };
+            // The bytes after the designator, where the raw text shows it letter by letter.
+            let consumed = title.plain.len() - found.rest.len();
+            let body_start = if title.raw.as_bytes().starts_with(&title.plain.as_bytes()[..consumed]) {
+                title.text_start + consumed
+            } else {
+                title.span.end
+            };
+            let (kind, label, rest) = (found.kind, found.label, found.rest.to_owned());
+            Node { title, kind, label, order, designated: true, body_start, rest }
+        };
+        titles.into_iter().map(read).collect()
+    }
+
+    /// Gives number headings without a title the heading after them as their title.
+    fn fold(&mut self, nodes: Vec<Node<'a>>) -> Vec<Node<'a>> {
+        let fold = self.context.profile.fold_titles;
+        if fold == FoldTitles::None {
+            return nodes;
+        }
+        let levels: Vec<u8> = nodes.iter().map(|node| node.title.level).collect();
+        let next_up = next_at_or_above(&levels);
+        let mut out: Vec<Node<'a>> = Vec::with_capacity(nodes.len());
+        for (i, node) in nodes.into_iter().enumerate() {
+            if let Some(last) = out.last_mut() {
+                let between = self.source.get(last.title.span.end..node.title.span.start).unwrap_or_default();
+                let bare =
+                    last.designated && last.rest.is_empty() && !node.designated && node.label.is_some();
+                let follows = bare && between.trim_ascii().is_empty();
+                let (above, below) = (last.title.level, node.title.level);
+                // Alone one level deeper: the next heading that is not inside it is not its sibling.
+                let alone = below == above + 1 && next_up[i].is_none_or(|next| levels[next] <= above);
+                let fits = fold == FoldTitles::Any || below == above || alone;
+                if follows && fits {
+                    last.title.span.end = node.title.span.end;
+                    last.rest = node.rest;
+                    continue;
+                }
+            }
+            out.push(node);
+        }
+        out
+    }
+
+    fn name(
+        &mut self,
+        parent: &Address,
+        kind: &str,
+        label: Option<&str>,
+        at: usize,
+    ) -> Result<Address, MarkError> {
+        let mut segment = kind.to_owned();
+        if let Some(label) = label {
+            segment.push('-');
+            segment.push_str(label);
+        }
+        match parent.child(&segment) {
+            Ok(address) => self.name_whole(address, at),
+            Err(source) => Err(self.address_error(source, at)),
+        }
+    }
+
+    fn address_error(&mut self, source: AddressError, at: usize) -> MarkError {
+        MarkError::Address { line: self.lines.line_of(at), source }
+    }
+
+    /// `address`, or with `~2`, `~3`, … where it is taken (rule 3).
+    fn name_whole(&mut self, address: Address, at: usize) -> Result<Address, MarkError> {
+        let count = self.taken.entry(address.as_str().to_owned()).or_insert(0);
+        *count += 1;
+        let nth = *count;
+        if nth == 1 {
+            return Ok(address);
+        }
+        let numbered =
+            Address::parse(&format!("{address}~{nth}")).map_err(|source| self.address_error(source, at))?;
+        let ordinal = u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
+        let line = self.lines.line_of(at);
+        self.duplicates.push(Duplicate { address: numbered.clone(), of: address, ordinal, line });
+        Ok(numbered)
+    }
+
+    /// Adds a candidate that reaches, for now, to the end of the region.
+    fn push(
+        &mut self,
+        address: Address,
+        kind: &str,
+        title: &str,
+        heading: Region,
+        body_start: Option<usize>,
+    ) {
+        let start = if let Some(last) = self.candidates.last_mut() {
+            last.end = heading.start;
+            heading.start
+        } else {
+            self.region.start
+        };
+        let unit_kind = if kind == "document" { "document" } else { unit_kind_of(kind).unwrap_or(kind) };
+        self.candidates.push(Candidate {
+            ordinal: u32::try_from(self.candidates.len()).unwrap_or(u32::MAX),
+            address,
+            citation_address: None,
+            unit_kind: unit_kind.into(),
+            section_type: section_type(self.context.profile, kind, title).into(),
+            start,
+            end: self.region.end,
+            heading,
+            body_start: body_start.unwrap_or(start),
+        });
+    }
+
+    fn finish(
+        mut self,
+        found: usize,
+        named: usize,
+        merged: usize,
+        is_document: bool,
+    ) -> Result<Marked, MarkError> {
+        cite(&mut self.candidates, &self.context.profile.citation_kinds);
+        check_partition(self.region, self.candidates.iter().map(|c| (c.start, c.end)))?;
+        if self.region.is_empty() {
+            push_bounded(
+                &mut self.warnings,
+                warning("empty_region", None, "the body region is empty: no units"),
+            );
+        } else if found == 0 {
+            let message = "no heading found: the whole body is one unit";
+            push_bounded(&mut self.warnings, warning("no_headings", None, message));
+        }
+        for duplicate in &self.duplicates {
+            let message = format!("{} is taken, cut as {}", duplicate.of, duplicate.address);
+            push_bounded(&mut self.warnings, warning("duplicate_address", Some(duplicate.line), message));
+        }
+        let profile = self.context.profile.id()?;
+        let mut why = alloc::vec![
+            format!("profile {} version {}", profile.name, profile.version),
+            format!("{found} headings, {named} of them with a designator or number"),
+        ];
+        if is_document {
+            why.push("the only level-1 heading comes first: it is the document".to_string());
+        }
+        if merged > 0 {
+            why.push(format!("{merged} headings below the depth limit stay in their parent's unit"));
+        }
+        Ok(Marked {
+            region: self.region,
+            forbidden: forbidden(&self.candidates, self.context.limits),
+            candidates: self.candidates,
+            duplicates: self.duplicates,
+            warnings: self.warnings,
+            profile,
+            why,
+        })
+    }
+}
+
+/// A lone level-1 title that comes first and designates nothing is the document (rule 7).
+fn lone_title(nodes: &[Node<'_>]) -> bool {
+    let ones = nodes.iter().filter(|node| node.title.level == 1).take(2).count();
+    nodes.first().is_some_and(|n| n.title.level == 1 && ones == 1 && !n.designated && n.label.is_some())
+}
+
+/// A decimal number holds its parents' numbers, so `4.2` under `4` is their sibling in the
+/// address: `doc/sec-4.2`. Returns the address that both lie under.
+fn flat_base(parent: &Address, kind: &str, label: Option<&str>) -> Option<Address> {
+    let last = parent.last()?;
+    let rest = label?.strip_prefix(last.label?)?;
+    (last.kind == kind && last.occurrence == 1 && rest.starts_with('.') && !rest.starts_with(".."))
+        .then(|| parent.parent())
+        .flatten()
+}
+
+/// For each heading the next one at its level or above, in linear time.
+fn next_at_or_above(levels: &[u8]) -> Vec<Option<usize>> {
+    let mut next = alloc::vec![None; levels.len()];
+    let mut stack: Vec<usize> = Vec::new();
+    for (i, &level) in levels.iter().enumerate() {
+        while let Some(&top) = stack.last().filter(|&&top| levels[top] >= level) {
+            next[top] = Some(i);
+            stack.pop();
+        }
+        stack.push(i);
+    }
+    next
+}
+
+/// Fills in citation addresses where they are unique, among themselves and beside every
+/// canonical address that is another unit's.
+fn cite(candidates: &mut [Candidate], kinds: &[String]) {
+    let cited: Vec<Option<Address>> = candidates.iter().map(|c| c.address.citation(kinds)).collect();
+    let mut uses: BTreeMap<&Address, u32> = BTreeMap::new();
+    for (candidate, citation) in candidates.iter().zip(&cited) {
+        *uses.entry(&candidate.address).or_insert(0) += 1;
+        if let Some(citation) = citation.as_ref().filter(|c| **c != candidate.address) {
+            *uses.entry(citation).or_insert(0) += 1;
+        }
+    }
+    let unique: Vec<bool> =
+        cited.iter().map(|c| c.as_ref().is_some_and(|c| uses.get(c).is_some_and(|&n| n == 1))).collect();
+    for ((candidate, citation), unique) in candidates.iter_mut().zip(cited).zip(unique) {
+        candidate.citation_address = citation.filter(|_| unique);
+    }
+}

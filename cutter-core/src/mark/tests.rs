@@ -1,0 +1,4 @@
+use super::*;
+use std::vec::Vec;
+
+mod traps;

@@ -1,0 +1,363 @@
+//! The database port, split by principal: a caller gets only the one it may use.
+//!
+//! | trait | login | may |
+//! | --- | --- | --- |
+//! | [`Reader`] | `cutter_ro` | observe |
+//! | [`Executor`] | `cutter_exec` | register sources, fence, mark, sweep, cut, record, enact, void |
+//! | [`Reviewer`] | `cutter_review` | store a human's decision, and nothing else |
+//! | [`Verifier`] | `cutter_verify` | store the verdict on what was written |
+//!
+//! To ensure correctness, an implementation holds to these rules:
+//!
+//! 1. Every effect runs in one transaction whose first statement asserts the fence
+//!    ([`Fence`]); a driver that lost it gets [`PortErrorKind::Fenced`] and writes nothing.
+//! 2. `begin` performs the writes and returns what was observed *inside* the open
+//!    transaction; nothing is visible to anyone before [`PendingEffect::finish`].
+//! 3. The effect's own row (`run_effect`) is part of the same transaction. The same key
+//!    with the same payload returns [`Begun::Recorded`]; with another payload it is
+//!    [`PortErrorKind::Conflict`].
+//! 4. An error after COMMIT was sent is [`PortErrorKind::OutcomeUnknown`]; the caller
+//!    takes the fence again (a barrier) and asks [`Reader::effect`].
+//!
+//! [`PortErrorKind::Fenced`]: super::PortErrorKind::Fenced
+//! [`PortErrorKind::Conflict`]: super::PortErrorKind::Conflict
+//! [`PortErrorKind::OutcomeUnknown`]: super::PortErrorKind::OutcomeUnknown
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::PortResult;
+use crate::digest::Digest;
+use crate::id::RunId;
+use crate::vocabulary::Vocabulary;
+
+pub use super::effect::*;
+
+/// Who drives a run now. Taken once per driver process and again after every reconnect
+/// and every unknown outcome; a higher epoch refuses all lower ones.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fence {
+    /// The run.
+    pub run_id: RunId,
+    /// The document that the run cuts.
+    pub document_id: String,
+    /// Rises by one with every take.
+    pub epoch: i64,
+    /// Random per driver process.
+    pub holder: Uuid,
+}
+
+/// The stored source of a document and its newest version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceFacts {
+    /// Row id of the document.
+    pub source_document_id: Uuid,
+    /// The document's own id, which is also its address prefix.
+    pub document_id: String,
+    /// The newest version, if any was registered.
+    pub latest: Option<SourceVersionFacts>,
+}
+
+/// One registered version of a source document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceVersionFacts {
+    /// Row id of the version.
+    pub source_version_id: Uuid,
+    /// 1, 2, … per document.
+    pub version_no: i32,
+    /// sha256 of the text's bytes.
+    pub sha256: Digest,
+    /// Length of the text in bytes.
+    pub bytes: u64,
+    /// A manifest digest pinned when the version was registered, if one was.
+    pub manifest_digest: Option<Digest>,
+}
+
+/// A source text to register.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceRegistration {
+    /// The document's id.
+    pub document_id: String,
+    /// A title for people.
+    pub title: String,
+    /// Row id to use if the document is new.
+    pub source_document_id: Uuid,
+    /// Row id to use if the version is new.
+    pub source_version_id: Uuid,
+    /// The text, byte for byte.
+    pub content: Vec<u8>,
+    /// sha256 of `content`; an implementation refuses a mismatch.
+    pub sha256: Digest,
+    /// Pin the manifest digest, if the caller knows it.
+    pub manifest_digest: Option<Digest>,
+    /// Who registers it.
+    pub actor: String,
+}
+
+/// What [`Executor::register_source`] did.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Registered {
+    /// The stored source as it stands now.
+    pub source: SourceFacts,
+    /// The newest version had these bytes already: nothing was written.
+    pub already: bool,
+}
+
+/// What a drift survey looks at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SurveyScope {
+    /// The run that asks.
+    pub run_id: RunId,
+    /// Its document.
+    pub document_id: String,
+    /// Its backlog entry, once MARK made one.
+    pub entry_id: Option<Uuid>,
+    /// Its lifecycle review decision, once SG_2 asked for one.
+    pub review_decision_id: Option<Uuid>,
+}
+
+/// Live values by dimension (the names are the constants in [`crate::drift`]), each as
+/// canonical text. Two surveys are equal exactly if nothing that matters moved.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Survey(pub BTreeMap<String, String>);
+
+/// One privilege or setting that the grant probe looked at, with what it saw.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantFact {
+    /// Stable name, say `cutter_exec:EXECUTE:iu_core.fn_iu_create`.
+    pub name: String,
+    /// Must it hold, or must it not?
+    pub wanted: bool,
+    /// Does it hold?
+    pub holds: bool,
+}
+
+/// Everything that the grant probe observed (IG_grant_probe), ordered by name.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GrantSnapshot {
+    /// Single privileges, wanted and unwanted.
+    pub facts: Vec<GrantFact>,
+    /// Functions of our schemas that PUBLIC may execute (must be empty).
+    pub public_execute: Vec<String>,
+    /// Other findings that must be empty: role attributes, memberships, ownership.
+    pub violations: Vec<String>,
+}
+
+/// What IG_structural_verify counts over the rows of one change set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StructuralFacts {
+    /// Rows in `information_unit`.
+    pub units: u64,
+    /// Rows in `unit_version`.
+    pub versions: u64,
+    /// Rows in `unit_anchor`.
+    pub anchors: u64,
+    /// Distinct canonical addresses.
+    pub distinct_addresses: u64,
+    /// sha256 over the addresses in byte order, each followed by `\n`.
+    pub addresses_sha: Option<Digest>,
+    /// Stored content whose sha256 is not the stored content_hash.
+    pub hash_mismatches: u64,
+    /// Units by section_type.
+    pub section_types: BTreeMap<String, u64>,
+    /// Units by unit_kind.
+    pub unit_kinds: BTreeMap<String, u64>,
+    /// Units whose lifecycle_status is not `draft`.
+    pub non_draft: u64,
+    /// Units whose parent address is neither the document nor a unit of the change set.
+    pub orphans: u64,
+    /// sha256 over the stored contents in anchor order.
+    pub region_sha: Option<Digest>,
+    /// Units whose address is outside the document or under a forbidden prefix.
+    pub forbidden: u64,
+}
+
+/// Which units to list.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct UnitQuery {
+    /// The document.
+    pub document_id: String,
+    /// One version (1, 2, …), or the newest that has live units.
+    pub version_no: Option<i32>,
+    /// Only this address and what is below it.
+    pub under: Option<String>,
+    /// Start after this ordinal (paging by key).
+    pub after_ordinal: Option<u64>,
+    /// At most so many.
+    pub limit: u64,
+    /// Read the texts too.
+    pub with_content: bool,
+}
+
+/// One stored unit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnitRow {
+    /// Row id.
+    pub unit_id: Uuid,
+    /// The change set that wrote it.
+    pub change_set_id: Uuid,
+    /// The source version that it was cut from.
+    pub version_no: i32,
+    /// Place in document order, from 0.
+    pub ordinal: u64,
+    /// The full address.
+    pub canonical_address: String,
+    /// The short address that people quote, where unique.
+    pub citation_address: Option<String>,
+    /// From the vocabulary `unit_kind`.
+    pub unit_kind: String,
+    /// From the vocabulary `section_type`.
+    pub section_type: String,
+    /// `draft`, `enacted` or `voided`.
+    pub lifecycle_status: String,
+    /// Byte offsets into the source version.
+    pub start: u64,
+    /// End of the span, exclusive.
+    pub end: u64,
+    /// sha256 of the unit's bytes.
+    pub content_hash: Digest,
+    /// The unit's key (spec 2 §4).
+    pub idempotency_key: Digest,
+    /// The bytes, if asked for.
+    pub content: Option<Vec<u8>>,
+}
+
+/// What the database holds about one run, for `verify` and `recover`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunEvidence {
+    /// The fence, if the run ever took it.
+    pub fence_epoch: Option<i64>,
+    /// All recorded effects, in order of `at`, then name.
+    pub effects: Vec<EffectRecord>,
+    /// Status of the backlog entry.
+    pub entry_status: Option<String>,
+    /// History of the entry as `(from, to)`, oldest first; `from` is empty for the first.
+    pub history: Vec<(String, String)>,
+    /// Signatures of the run: duty, payload digest, public key, signature (hex).
+    pub signatures: Vec<StoredSignature>,
+    /// Approvals stored for the run: gate, sha256 of the document, nonce, fingerprint.
+    pub approvals: Vec<StoredApproval>,
+    /// Whether the change set carries a void row.
+    pub voided: bool,
+    /// Verify results of the change set: (id, passed).
+    pub verify_results: Vec<(Uuid, bool)>,
+    /// Rows of `iu_lifecycle_log` with to_status `enacted`.
+    pub enacted_log_rows: u64,
+}
+
+/// A stored `dot_pair_signature`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredSignature {
+    /// Row id.
+    pub signature_id: Uuid,
+    /// `executor` or `verifier`.
+    pub duty: String,
+    /// The canonical payload that was signed, as text.
+    pub payload: String,
+    /// Public key, hex.
+    pub public_key: String,
+    /// Signature, hex.
+    pub signature: String,
+}
+
+/// A stored approval.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredApproval {
+    /// Row id.
+    pub approval_id: Uuid,
+    /// Which gate it answered.
+    pub gate: String,
+    /// sha256 of the approval document.
+    pub sha256: Digest,
+    /// The nonce that it answered.
+    pub nonce: String,
+    /// Primary key fingerprint of the signer.
+    pub fingerprint: String,
+    /// What it relied on: the effect that used it, if any did.
+    pub used_by: Option<String>,
+}
+
+/// The observing principal. It never writes (F-6).
+#[async_trait]
+pub trait Reader: Send + Sync {
+    /// Is the schema the one that this program knows? Fails with `Invalid` (naming both
+    /// versions and the command) if it is older or newer.
+    async fn check_schema(&self) -> PortResult<()>;
+    /// The stored source of a document; `None` if it was never registered.
+    async fn source(&self, document_id: &str) -> PortResult<Option<SourceFacts>>;
+    /// The bytes of one source version. `NotFound` if there is no such row.
+    async fn source_text(&self, source_version_id: Uuid) -> PortResult<Vec<u8>>;
+    /// The vocabularies stored in `dot_config` (`vocab.*`).
+    async fn vocabulary(&self) -> PortResult<Vocabulary>;
+    /// Live values for drift (PROTOCOL §4), read in one snapshot.
+    async fn survey(&self, scope: &SurveyScope) -> PortResult<Survey>;
+    /// The grant probe (IG_grant_probe).
+    async fn grants(&self) -> PortResult<GrantSnapshot>;
+    /// One effect, if it was committed.
+    async fn effect(&self, key: &EffectKey) -> PortResult<Option<EffectRecord>>;
+    /// Structural counts over a change set (IG_structural_verify).
+    async fn structural(
+        &self,
+        change_set_id: Uuid,
+        document_id: &str,
+        forbidden_prefixes: &[String],
+    ) -> PortResult<StructuralFacts>;
+    /// Stored units, in document order.
+    async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>>;
+    /// Everything stored about a run.
+    async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence>;
+}
+
+/// What `begin` found.
+pub enum Begun {
+    /// This key with this payload was committed before: its record.
+    Recorded(EffectRecord),
+    /// The writes are done in an open transaction: judge the facts, then finish.
+    Pending(Box<dyn PendingEffect>),
+}
+
+/// An open transaction with its writes done. Dropping it rolls back.
+#[async_trait]
+pub trait PendingEffect: Send {
+    /// What was observed inside the transaction.
+    fn facts(&self) -> &EffectFacts;
+    /// Ends the transaction. `Commit` and `CommitFailure` store the effect's row with that
+    /// verdict and commit; the record is durable on return. `Rollback` leaves nothing.
+    async fn finish(self: Box<Self>, verdict: Verdict) -> PortResult<Option<EffectRecord>>;
+}
+
+/// The principal that cuts and enacts.
+#[async_trait]
+pub trait Executor: Send + Sync {
+    /// Registers a source text, or a new version of one. Idempotent by digest: if the
+    /// newest version has these bytes, nothing is written. Durable on return.
+    async fn register_source(&self, registration: &SourceRegistration) -> PortResult<Registered>;
+    /// Takes the fence: inserts the run's row or raises its epoch by one. Waits for, or
+    /// ends, the transactions of the former holder, so that whatever is read afterwards is
+    /// final (PROTOCOL §3).
+    async fn take_fence(&self, run_id: &RunId, document_id: &str, holder: Uuid) -> PortResult<Fence>;
+    /// Performs an effect up to, not including, COMMIT.
+    async fn begin(&self, cx: &EffectContext, effect: &ExecutorEffect) -> PortResult<Begun>;
+}
+
+/// The principal that stores a human's decision.
+#[async_trait]
+pub trait Reviewer: Send + Sync {
+    /// As [`Executor::begin`].
+    async fn begin(&self, cx: &EffectContext, effect: &ReviewWrite) -> PortResult<Begun>;
+}
+
+/// The principal that stores the verdict on what was written (G-VERIFY-SOD).
+#[async_trait]
+pub trait Verifier: Send + Sync {
+    /// As [`Executor::begin`].
+    async fn begin(&self, cx: &EffectContext, effect: &WriteVerifyWrite) -> PortResult<Begun>;
+}

@@ -1,0 +1,88 @@
+//! The run store port: sidecar revisions, the run lock, claims, and mirrors.
+//!
+//! A rename is no compare-and-set; a revision is therefore published under its own
+//! number, which fails if that number exists. The highest revision is the truth. The
+//! lock saves work; correctness rests on compare-and-set here and on the fence in the
+//! database.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::{CasOutcome, PortResult};
+use crate::id::RunId;
+
+/// A stored revision of a sidecar.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredRevision {
+    /// 1, 2, …
+    pub revision: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Who holds a run lock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockHolder {
+    /// Random per driver process.
+    pub holder: Uuid,
+    /// Host name.
+    pub host: String,
+    /// Process id on that host.
+    pub pid: u32,
+    /// Since when (UTC, RFC 3339).
+    pub since: String,
+    /// What it does, say `orchestrate resume`.
+    pub command: String,
+}
+
+/// A claim on a document: which run may cut it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// The document.
+    pub document_id: String,
+    /// 1, 2, …; a successor takes the next, only if the one before released it.
+    pub generation: u64,
+    /// The run that holds it.
+    pub run_id: RunId,
+}
+
+/// A held run lock. Dropping it releases the lock; so does the death of the process.
+pub trait RunLock: Send {
+    /// The run that it locks.
+    fn run_id(&self) -> &RunId;
+}
+
+/// The run store.
+#[async_trait]
+pub trait RunStore: Send + Sync {
+    /// Creates a run with revision 1. Durable on return. `Conflict` if the run exists with
+    /// other bytes; the same bytes again is `AlreadyApplied`.
+    async fn create(&self, run_id: &RunId, bytes: &[u8]) -> PortResult<CasOutcome<u64>>;
+    /// The highest revision, or `None` if there is no such run.
+    async fn load(&self, run_id: &RunId) -> PortResult<Option<StoredRevision>>;
+    /// One older revision, or `None`.
+    async fn load_revision(&self, run_id: &RunId, revision: u64) -> PortResult<Option<StoredRevision>>;
+    /// Publishes revision `expected + 1`. `Conflict { found: n }` if the highest is not
+    /// `expected` (a newer driver wrote: stop). Durable on return.
+    async fn publish(&self, run_id: &RunId, expected: u64, bytes: &[u8]) -> PortResult<CasOutcome<u64>>;
+    /// Keeps a copy of a document in the run's folder. Derived, need not be durable.
+    async fn mirror(&self, run_id: &RunId, name: &str, bytes: &[u8]) -> PortResult<()>;
+    /// Takes the run lock without waiting. `Busy` (its message names the holder) if it is held.
+    async fn lock(&self, run_id: &RunId, holder: &LockHolder) -> PortResult<Box<dyn RunLock>>;
+    /// Who holds the lock now, if anyone.
+    async fn lock_holder(&self, run_id: &RunId) -> PortResult<Option<LockHolder>>;
+    /// The newest claim on a document, in time that does not depend on the number of runs.
+    async fn latest_claim(&self, document_id: &str) -> PortResult<Option<Claim>>;
+    /// Publishes a claim under its generation, whole and durable. `Conflict` shows the claim
+    /// that stands there.
+    async fn put_claim(&self, claim: &Claim) -> PortResult<CasOutcome<Claim>>;
+    /// All runs, in byte order of their ids.
+    async fn list(&self) -> PortResult<Vec<RunId>>;
+    /// Where a person finds the run's sidecar, say a path.
+    fn sidecar_location(&self, run_id: &RunId) -> String;
+}
