@@ -5,8 +5,10 @@
 //! - [`cluster`]: the private server under the home folder
 //! - [`connection`]: an async handle over a blocking client on a thread of its own
 //! - [`migrate`], [`migrations`]: forward-only schema changes
+//! - [`backup`], [`restore`]: a document's or the database's archive, and its way back
 //! - [`error`]: SQLSTATE to port errors
 //! - [`login`]: who connects
+pub mod backup;
 pub mod cluster;
 pub mod connection;
 pub mod dsn;
@@ -14,5 +16,6 @@ pub mod error;
 pub mod login;
 pub mod migrate;
 pub mod migrations;
+pub mod restore;
 #[cfg(feature = "testing")]
 pub mod testing;
