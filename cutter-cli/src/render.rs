@@ -158,7 +158,7 @@ pub(crate) fn fields<L: AsRef<str>, V: Display>(rows: &[(L, V)]) -> String {
 /// A table without frames, its columns as wide as they must be.
 pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_preset(comfy_table::presets::NOTHING);
+    table.load_style(comfy_table::presets::NOTHING);
     table.set_header(header.iter().map(|h| h.to_uppercase()));
     for row in rows {
         table.add_row(row);

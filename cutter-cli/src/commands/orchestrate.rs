@@ -10,8 +10,8 @@ mod stop;
 mod void;
 mod wait;
 
-pub(crate) use cut::{CutArgs, cut, start};
-pub(crate) use outcome::{Presented, present};
+pub(crate) use cut::{CutArgs, start};
+pub(crate) use outcome::present;
 pub(crate) use resume::resume;
 pub(crate) use status::load;
 

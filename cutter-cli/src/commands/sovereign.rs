@@ -3,7 +3,7 @@
 
 mod answer;
 
-pub(crate) use answer::{Answered, Signing, answer};
+pub(crate) use answer::{Signing, answer};
 
 use std::path::PathBuf;
 

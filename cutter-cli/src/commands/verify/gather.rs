@@ -13,7 +13,6 @@ use cutter_core::inspect::verify::{
     self, ApprovalFact, DatabaseFacts, DocumentFact, RecordFacts, documents, one_document_per_phase,
 };
 use cutter_core::naming::{DocumentName, RUNS_INDEX_PATH};
-use cutter_core::port::backup::BackupTarget as _;
 use cutter_core::port::database::{Reader as _, UnitQuery};
 use cutter_core::port::signer::{SignatureFacts, SignatureVerifier as _};
 use cutter_core::sidecar::{ApprovalRecord, Sidecar};
