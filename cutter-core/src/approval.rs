@@ -23,8 +23,8 @@ mod text;
 mod verified;
 
 pub use text::{ApprovalParseError, ApprovalText, FORMAT, parse_verdict, render_approval};
-pub(crate) use text::{is_key, is_visible, scan};
-pub use verified::{VerifiedApproval, verify};
+pub(crate) use text::{is_key, is_visible, render, scan};
+pub use verified::{NotVerified, VerifiedApproval, verify};
 
 /// `approval_type` at SG_1.
 pub const CUT_AUTHORIZATION: &str = "cut_authorization";
@@ -62,7 +62,9 @@ pub mod field {
     /// Digest of the units that would be enacted.
     pub const UNIT_SET_DIGEST: &str = "unit_set_digest";
     /// Which stop of the run, 1, 2, ….
-    pub const STOP_NUMBER: &str = "stop_number";
+    pub const STOP: &str = "stop";
+    /// Why it stopped, `STOP_…` or `failed_<gate>`.
+    pub const STOP_CODE: &str = "stop_code";
     /// Digest of the drift that an acknowledgement accepts.
     pub const OBSERVED_SHA256: &str = "observed_sha256";
     /// sha256 of the request document.
@@ -71,7 +73,7 @@ pub mod field {
     pub const NONCE: &str = "nonce";
 
     /// All of them, in the order in which they are written.
-    pub const ALL: [&str; 15] = [
+    pub const ALL: [&str; 16] = [
         RUN_ID,
         DOCUMENT_ID,
         SOURCE_VERSION_ID,
@@ -83,7 +85,8 @@ pub mod field {
         REVIEW_DECISION_ID,
         UNIT_COUNT,
         UNIT_SET_DIGEST,
-        STOP_NUMBER,
+        STOP,
+        STOP_CODE,
         OBSERVED_SHA256,
         REQUEST_SHA256,
         NONCE,
@@ -133,8 +136,8 @@ impl Ask {
                 REQUEST_SHA256,
                 NONCE,
             ]),
-            STOP_RESUME | VOID => Some(&[RUN_ID, DOCUMENT_ID, STOP_NUMBER, NONCE]),
-            DRIFT_ACK => Some(&[RUN_ID, DOCUMENT_ID, STOP_NUMBER, OBSERVED_SHA256, NONCE]),
+            STOP_RESUME | VOID => Some(&[RUN_ID, DOCUMENT_ID, STOP, NONCE]),
+            DRIFT_ACK => Some(&[RUN_ID, DOCUMENT_ID, STOP, OBSERVED_SHA256, NONCE]),
             _ => None,
         }
     }
@@ -261,12 +264,12 @@ pub fn allows(ask: &Ask) -> String {
             get(field::UNIT_COUNT)
         ),
         STOP_RESUME => {
-            format!("Allows run {run} of {document} to go on after stop {}.", get(field::STOP_NUMBER))
+            format!("Allows run {run} of {document} to go on after stop {}.", get(field::STOP))
         }
         DRIFT_ACK => format!(
             "Accepts the changes that stop {} of run {run} of {document} reports as the new state to work on. \
              What was approved before leg A must be approved again.",
-            get(field::STOP_NUMBER)
+            get(field::STOP)
         ),
         VOID => format!(
             "Voids run {run} of {document} for good: its drafts are marked voided, nothing is deleted, \

@@ -153,6 +153,14 @@ impl Writer {
         escape_into(&mut self.out, text);
     }
 
+    /// A digest, as a string of 64 hex digits.
+    pub fn digest(&mut self, digest: &Digest) {
+        self.separate();
+        self.out.push('"');
+        self.out.extend(digest.as_bytes().iter().flat_map(|b| [b >> 4, b & 15]).map(hex_digit));
+        self.out.push('"');
+    }
+
     /// An unsigned integer.
     ///
     /// # Errors
@@ -221,6 +229,10 @@ pub fn key_order(a: &str, b: &str) -> Ordering {
     if a.is_ascii() && b.is_ascii() { a.cmp(b) } else { a.encode_utf16().cmp(b.encode_utf16()) }
 }
 
+fn hex_digit(nibble: u8) -> char {
+    char::from(if nibble < 10 { b'0' + nibble } else { b'a' + nibble - 10 })
+}
+
 fn escape_into(out: &mut String, text: &str) {
     out.reserve(text.len() + 2);
     out.push('"');
@@ -236,10 +248,9 @@ fn escape_into(out: &mut String, text: &str) {
             0x0c => out.push_str("\\f"),
             0x0d => out.push_str("\\r"),
             control => {
-                const HEX: &[u8; 16] = b"0123456789abcdef";
                 out.push_str("\\u00");
-                out.push(char::from(HEX[usize::from(control >> 4)]));
-                out.push(char::from(HEX[usize::from(control & 15)]));
+                out.push(hex_digit(control >> 4));
+                out.push(hex_digit(control & 15));
             }
         }
         rest = &rest[at + 1..];

@@ -23,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::machine::run::GateId;
 
 pub mod authorization;
+pub mod backlog;
 pub mod backup;
 pub mod closeout;
 pub mod cut_leg_a;
@@ -34,6 +35,7 @@ pub mod lifecycle_enact;
 pub mod lifecycle_request;
 pub mod mark;
 pub mod source_pin;
+pub mod stored_approval;
 pub mod structural_verify;
 pub mod void;
 pub mod write_verify;
@@ -218,10 +220,12 @@ const fn invariant(id: &'static str, gate: GateId, what: &'static str, clause: &
 const PARTS: &[&[Invariant]] = &[
     source_pin::INVARIANTS,
     mark::INVARIANTS,
+    backlog::INVARIANTS,
     cutplan::INVARIANTS,
     backup::INVARIANTS,
     grant_probe::INVARIANTS,
     authorization::INVARIANTS,
+    stored_approval::INVARIANTS,
     cut_leg_a::INVARIANTS,
     structural_verify::INVARIANTS,
     leg_b_record::INVARIANTS,
@@ -273,7 +277,7 @@ pub fn invariants_markdown() -> String {
         out.push_str(&format!("\n## {prefix}\n\n"));
         let mut gates: Vec<&str> = part.iter().map(|i| i.gate.as_str()).collect();
         gates.dedup();
-        let role = if prefix == "approval" {
+        let role = if matches!(prefix, "approval" | "stored_approval") {
             "judged at `SG_cut_authz`, `SG_lifecycle_authz` and `SG_failure_escalation`".to_owned()
         } else {
             format!("judged at `{}`", gates.join("`, `"))
@@ -315,10 +319,12 @@ mod tests {
         let mut all = Vec::new();
         all.extend(source_pin::tests::spoilers());
         all.extend(mark::tests::spoilers());
+        all.extend(backlog::tests::spoilers());
         all.extend(cutplan::tests::spoilers());
         all.extend(backup::tests::spoilers());
         all.extend(grant_probe::tests::spoilers());
         all.extend(authorization::tests::spoilers());
+        all.extend(stored_approval::tests::spoilers());
         all.extend(cut_leg_a::tests::spoilers());
         all.extend(structural_verify::tests::spoilers());
         all.extend(leg_b_record::tests::spoilers());
@@ -354,10 +360,12 @@ mod tests {
         for (part, report) in PARTS.iter().zip([
             source_pin::judge(&source_pin::SourcePinFacts::example()),
             mark::judge(&mark::MarkFacts::example()),
+            backlog::judge("marked", &backlog::example()),
             cutplan::judge(&cutplan::CutplanFacts::example()),
             backup::judge(&backup::BackupFacts::example()),
             grant_probe::judge(&grant_probe::example()),
             authorization::judge(&authorization::AuthorizationFacts::example()),
+            stored_approval::judge("SG_cut_authz", true, &stored_approval::example()),
             cut_leg_a::judge(&cut_leg_a::LegAFacts::example()),
             structural_verify::tests::judge_example(),
             leg_b_record::judge(&leg_b_record::LegBFacts::example()),

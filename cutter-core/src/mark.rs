@@ -22,6 +22,7 @@ mod designate;
 pub mod manifest;
 pub mod markdown;
 mod region;
+mod scan;
 
 pub use manifest::ManifestMarker;
 pub use markdown::MarkdownMarker;
@@ -270,7 +271,7 @@ pub fn check_partition(
     }
 }
 
-fn region_text<'a>(text: &'a str, region: Region) -> Result<&'a str, MarkError> {
+fn region_text(text: &str, region: Region) -> Result<&str, MarkError> {
     text.get(region.start..region.end).ok_or(MarkError::Region {
         start: region.start,
         end: region.end,

@@ -16,7 +16,6 @@ use crate::digest::Digest;
 use crate::key::{self, DerivedKey};
 use crate::mark::{
     Duplicate, MarkContext, MarkError, MarkLimits, MarkdownMarker, Marked, Marker, Warning, body_region,
-    check_text,
 };
 use crate::profile::{Profile, ProfileId};
 use crate::vocabulary::{UnknownWord, Vocabulary};
@@ -154,7 +153,6 @@ impl CutPlan {
     /// # Errors
     /// [`PlanError`]: the text is not UTF-8, too large, or a manifest does not fit.
     pub fn build(input: &PlanInput<'_>) -> Result<Self, PlanError> {
-        check_text(input.text, input.limits)?;
         let region = body_region(input.text, input.profile)?;
         let context =
             MarkContext { document_id: input.document_id, profile: input.profile, limits: input.limits };
@@ -306,8 +304,8 @@ pub fn writer_digest(rows: &[PlanRow]) -> Digest {
         w.string(row.canonical_address.as_str());
         w.string(&row.unit_kind);
         w.string(&row.section_type);
-        w.string(&row.content_hash.to_hex());
-        w.string(&row.idempotency_key.to_string());
+        w.digest(&row.content_hash);
+        w.digest(row.idempotency_key.digest());
         w.end_array();
     }
     w.end_array();
@@ -325,7 +323,7 @@ pub fn set_digest<'a>(units: impl IntoIterator<Item = (&'a str, &'a Digest)>) ->
     for (address, content_hash) in sorted {
         w.begin_array();
         w.string(address);
-        w.string(&content_hash.to_hex());
+        w.digest(content_hash);
         w.end_array();
     }
     w.end_array();

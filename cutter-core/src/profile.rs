@@ -83,8 +83,8 @@ pub struct RegionRules {
 }
 
 /// Which underlined paragraphs are headings. Rulers in forms and tables underline
-/// paragraphs that are none, so their size is bounded; a heading also needs a letter or
-/// digit, and no line of it may start with `|`.
+/// paragraphs that are none, so sizes are bounded; a heading also needs a letter or digit,
+/// and no line of it may start with `|` or hold a tab or three blanks between words.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetextRules {
@@ -96,6 +96,8 @@ pub struct SetextRules {
     pub max_bytes: u32,
     /// The shortest underline, in characters.
     pub min_underline: u32,
+    /// How much longer than the title an underline may be, in bytes.
+    pub max_overhang: u32,
 }
 
 /// What makes a heading the child of another.

@@ -1,28 +1,83 @@
-//! Reports.
-use alloc::collections::BTreeMap;
+//! Documents of a run, rendered: phase reports, requests at the sovereign gates, stop-route reports.
+//!
+//! Rendering is a function of its argument and nothing else, so the same record gives the same
+//! bytes after any crash. Whatever a text holds, it stays inside its cell, list item or block:
+//! line breaks and invisible characters become spaces, Markdown's own signs are written as
+//! entities where they would mean something (`report::text`). A phase report or request never
+//! shows a secret or another run (spec 2 §2): rendering refuses instead.
+
 use alloc::string::String;
-use alloc::vec::Vec;
-use crate::approval::Ask;
-use crate::digest::Digest;
-use crate::gate::GateReport;
-use crate::machine::run::{GateId, Phase};
-use crate::port::database::Survey;
-use crate::settings::RunSettings;
-use crate::sidecar::BackupRecord;
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("x")]
-pub struct ReportError;
-#[derive(Debug, Clone, PartialEq)]
-pub struct FinalSections { pub preserved: Vec<String>, pub next_steps: Vec<String> }
-pub struct PhaseReport {
-    pub phase: Phase, pub run_id: String, pub pass: bool, pub production_mutation: String,
-    pub inputs: Vec<(String,String)>, pub work: Vec<String>, pub diff: Vec<(String,String,String)>,
-    pub gate: GateReport, pub artifacts: Vec<(String, Digest, u64)>, pub verdict: Vec<(String,String)>,
-    pub final_sections: Option<FinalSections>,
+
+use crate::limits::REPORT_MAX_LINES;
+
+mod guard;
+mod phase;
+mod request;
+mod stop;
+mod text;
+mod tree;
+
+pub use phase::{FinalSections, PhaseReport, render_phase};
+pub use request::{BackupLine, RequestReport, UnitLine, VersionDiff, asks_of_document, render_request};
+pub use stop::{StopReport, render_stop};
+
+/// Version of the renderer, kept with what it rendered.
+pub const RENDERER_VERSION: u32 = 1;
+
+/// Bytes of a phase report or request: it is kept in the sidecar until it is uploaded.
+pub const REPORT_MAX_BYTES: usize = 28 * 1024;
+
+/// Why a report was not rendered. For the operator; the run stops rather than publish it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReportError {
+    /// Something that looks like a secret.
+    #[error(
+        "report: line {line} holds what looks like a secret ({what}); expected none, nothing was rendered"
+    )]
+    Secret {
+        /// From 1.
+        line: usize,
+        /// What it looks like; never the value.
+        what: &'static str,
+    },
+    /// Another run is named (spec 2 §2: one folder, one run).
+    #[error("report of {run_id}: line {line} names another run, {observed}")]
+    OtherRun {
+        /// This run.
+        run_id: String,
+        /// From 1.
+        line: usize,
+        /// The other one.
+        observed: String,
+    },
+    /// More than a report may be, even cut.
+    #[error("report: {lines} lines and {bytes} bytes, expected at most {max_lines} and {max_bytes}",
+        max_lines = REPORT_MAX_LINES, max_bytes = REPORT_MAX_BYTES)]
+    TooLong {
+        /// Its lines.
+        lines: usize,
+        /// Its bytes.
+        bytes: usize,
+    },
 }
-pub fn render_phase(_: &PhaseReport) -> Result<String, ReportError> { Ok(String::new()) }
-pub struct CutFacts { pub unit_count: u64, pub region_bytes: u64, pub tree: String, pub duplicates: Vec<String>, pub warnings: Vec<String>, pub why: Vec<String> }
-pub struct RequestReport { pub gate: GateId, pub ask: Ask, pub run_id: String, pub document_id: String, pub created_by: String, pub sidecar_path: String, pub pins: Vec<(String,String)>, pub cut: CutFacts, pub backup: Option<BackupRecord>, pub drift_pins: Survey, pub settings: RunSettings, pub acknowledged: Vec<String> }
-pub fn render_request(_: &RequestReport) -> Result<String, ReportError> { Ok(String::new()) }
-pub struct StopReport { pub run_id: String, pub document_id: String, pub n: u32, pub code: String, pub stage: String, pub at: jiff::Timestamp, pub nonce: String, pub detail: Vec<String>, pub observed: BTreeMap<String,String>, pub asks: Vec<Ask>, pub sidecar_json: String }
-pub fn render_stop(_: &StopReport) -> Result<String, ReportError> { Ok(String::new()) }
+
+/// Renders with ever shorter cells until the result fits, then checks it.
+fn fitted(run_id: &str, render: impl Fn(usize) -> String) -> Result<String, ReportError> {
+    const CELLS: [usize; 4] = [320, 160, 80, 40];
+    let mut last = String::new();
+    for cell in CELLS {
+        last = render(cell);
+        if last.len() <= REPORT_MAX_BYTES {
+            break;
+        }
+    }
+    let (lines, bytes) = (last.lines().count(), last.len());
+    if lines > REPORT_MAX_LINES || bytes > REPORT_MAX_BYTES {
+        return Err(ReportError::TooLong { lines, bytes });
+    }
+    guard::check(&last, run_id)?;
+    Ok(last)
+}
+
+#[cfg(test)]
+mod tests;

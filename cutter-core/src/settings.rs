@@ -2,7 +2,8 @@
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -45,7 +46,12 @@ pub struct RunSettings {
 impl RunSettings {
     /// The spec's caps and bounds with the given policy and recipient.
     #[must_use]
-    pub fn new(approval: ApprovalPolicy, lifecycle_actor: &str, backup_fingerprint: &str, profile: Profile) -> Self {
+    pub fn new(
+        approval: ApprovalPolicy,
+        lifecycle_actor: &str,
+        backup_fingerprint: &str,
+        profile: Profile,
+    ) -> Self {
         Self {
             phase_soft_cap_minutes: Phase::ALL
                 .iter()
@@ -68,9 +74,37 @@ impl RunSettings {
     /// The soft cap of a phase in milliseconds.
     #[must_use]
     pub fn phase_cap_ms(&self, phase: Phase) -> u64 {
-        let minutes =
-            self.phase_soft_cap_minutes.get(phase.as_str()).copied().unwrap_or_else(|| phase.soft_cap_minutes());
+        let minutes = self
+            .phase_soft_cap_minutes
+            .get(phase.as_str())
+            .copied()
+            .unwrap_or_else(|| phase.soft_cap_minutes());
         u64::from(minutes) * 60_000
+    }
+
+    /// All settings as lines for people: what an approver reads at SG1.
+    #[must_use]
+    pub fn lines(&self) -> Vec<(String, String)> {
+        let list = |items: &[String]| if items.is_empty() { "none".to_owned() } else { items.join(", ") };
+        let caps: Vec<String> =
+            self.phase_soft_cap_minutes.iter().map(|(phase, minutes)| format!("{phase} {minutes}")).collect();
+        let line = |name: &str, value: String| (name.to_owned(), value);
+        alloc::vec![
+            line("phase_soft_cap_minutes", caps.join(", ")),
+            line("run_hard_cap_minutes", self.run_hard_cap_minutes.to_string()),
+            line("max_candidates", self.max_candidates.to_string()),
+            line("max_document_bytes", self.max_document_bytes.to_string()),
+            line("forbidden_prefixes", list(&self.forbidden_prefixes)),
+            line("backup_scope", self.backup_scope.as_str().to_owned()),
+            line("backup_fingerprint", self.backup_fingerprint.clone()),
+            line("lifecycle_actor", self.lifecycle_actor.clone()),
+            line("profile", format!("{} version {}", self.profile.name, self.profile.version)),
+            line(
+                "publication_type",
+                self.publication_type.clone().unwrap_or_else(|| "the profile's".to_owned())
+            ),
+            line("depends_on", list(&self.depends_on)),
+        ]
     }
 
     /// The hard cap in milliseconds.

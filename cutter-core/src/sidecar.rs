@@ -424,8 +424,7 @@ impl Sidecar {
     /// # Errors
     /// [`SidecarError`]: not readable, newer, digest or rule broken. Nothing is repaired.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, SidecarError> {
-        let mut value =
-            canonical::parse_strict(bytes).map_err(|e| SidecarError::Malformed(e.to_string()))?;
+        let mut value = canonical::parse_strict(bytes).map_err(|e| SidecarError::Malformed(e.to_string()))?;
         match value.get("schema_version").and_then(Value::as_u64) {
             Some(v) if v > u64::from(SCHEMA_VERSION) => {
                 return Err(SidecarError::Newer { observed: v, known: SCHEMA_VERSION });
@@ -464,21 +463,26 @@ impl Sidecar {
                 ));
             }
             if previous.is_some_and(|p| p.to != record.from) {
-                return invalid(format!("transition {i} starts at {}, not where the one before ended", record.from));
+                return invalid(format!(
+                    "transition {i} starts at {}, not where the one before ended",
+                    record.from
+                ));
             }
             previous = Some(record);
         }
         match previous {
             Some(last) if last.to != self.state => {
-                return invalid(format!("state: expected {} (the chain's last), observed {}", last.to, self.state));
+                return invalid(format!(
+                    "state: expected {} (the chain's last), observed {}",
+                    last.to, self.state
+                ));
             }
             None => return invalid("the transition chain is empty".to_owned()),
             Some(_) => {}
         }
         if let Some(stage) = state.stage() {
             for phase in Phase::ALL {
-                let passed =
-                    self.phases.get(phase.as_str()).is_some_and(|p| p.result == PhaseResult::Passed);
+                let passed = self.phases.get(phase.as_str()).is_some_and(|p| p.result == PhaseResult::Passed);
                 if stage >= phase.to() && !passed {
                     return invalid(format!("state {stage} is past {phase}, whose record is not passed"));
                 }
@@ -519,8 +523,12 @@ impl Sidecar {
     /// # Errors
     /// [`SidecarError::Invalid`] if the pin is missing or no UUID.
     pub fn pin_uuid(&self, name: &str) -> Result<Uuid, SidecarError> {
-        let wrong =
-            || SidecarError::Invalid(format!("pin {name}: expected a UUID, observed {:?}", self.context_pins.get(name)));
+        let wrong = || {
+            SidecarError::Invalid(format!(
+                "pin {name}: expected a UUID, observed {:?}",
+                self.context_pins.get(name)
+            ))
+        };
         self.context_pins.get(name).and_then(|t| Uuid::parse_str(t).ok()).ok_or_else(wrong)
     }
 }
@@ -528,8 +536,7 @@ impl Sidecar {
 impl TransitionRecord {
     fn link(&self, previous: Option<Digest>) -> Digest {
         let previous = previous.map(|d| d.to_hex()).unwrap_or_default();
-        let parts =
-            [&previous, &self.from, &self.to, &self.trigger, &self.actor, &self.at.to_string()];
+        let parts = [&previous, &self.from, &self.to, &self.trigger, &self.actor, &self.at.to_string()];
         let mut text = String::new();
         for part in parts {
             text.push_str(&format!("{}:{part}\n", part.len()));

@@ -131,3 +131,26 @@ fn every_corpus_file_is_cut_without_loss_or_refused_for_its_bytes() {
     println!("{cut} files cut, {refused} refused");
     assert!(cut > 0);
 }
+
+/// The printed number wins, so an insertion moves nobody: every address of the older
+/// version of a law stands in the newer one.
+#[test]
+fn an_insertion_moves_nobody() {
+    let Some(corpus) = std::env::var_os("CUTTER_CORPUS") else {
+        eprintln!("SKIPPED: set CUTTER_CORPUS to a folder of documents to run this test");
+        return;
+    };
+    let folder = Path::new(&corpus).join("versions");
+    let (old, new) = (folder.join("gg@2012-07-02.md"), folder.join("gg@2022-03-26.md"));
+    if !old.exists() || !new.exists() {
+        eprintln!("SKIPPED: the corpus holds no two versions of gg");
+        return;
+    }
+    let addresses = |path: &Path| -> BTreeSet<String> {
+        let plan = plan(&std::fs::read(path).unwrap()).unwrap();
+        plan.rows.iter().map(|row| row.canonical_address.to_string()).collect()
+    };
+    let (old, new) = (addresses(&old), addresses(&new));
+    assert_eq!(old.difference(&new).collect::<Vec<_>>(), Vec::<&String>::new());
+    assert_eq!((old.len(), new.len()), (214, 219));
+}

@@ -58,7 +58,9 @@ impl Scenario {
     /// Registers a (new) version of the document.
     pub fn register(&self, text: &str) {
         let ports = self.world.process().ports();
-        let ids = |what: &str| ports.ids.uuid_v7(ports.clock.now(), &format!("source/{what}/{}", Digest::of(text.as_bytes())));
+        let ids = |what: &str| {
+            ports.ids.uuid_v7(ports.clock.now(), &format!("source/{what}/{}", Digest::of(text.as_bytes())))
+        };
         let registration = SourceRegistration {
             document_id: DOCUMENT.into(),
             title: "Charter".into(),

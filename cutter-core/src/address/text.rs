@@ -2,8 +2,8 @@
 
 use alloc::string::String;
 
-use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
+use unicode_normalization::{IsNormalized, UnicodeNormalization as _, is_nfc_quick};
 
 /// True for characters without width that hide inside words: zero-width spaces and
 /// joiners, direction marks, soft hyphens, byte-order marks, variation selectors.
@@ -17,9 +17,21 @@ pub const fn is_invisible(c: char) -> bool {
 /// spaces and form feeds too) collapsed to single blanks, trimmed.
 #[must_use]
 pub fn clean(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
+    let single = text.is_ascii() && !text.bytes().any(|b| b.is_ascii_control()) && !text.contains("  ");
+    if single {
+        return text.trim_ascii().into();
+    }
+    if is_nfc_quick(text.chars()) == IsNormalized::Yes {
+        collapse(text.chars(), text.len())
+    } else {
+        collapse(text.nfc(), text.len())
+    }
+}
+
+fn collapse(chars: impl Iterator<Item = char>, room: usize) -> String {
+    let mut out = String::with_capacity(room);
     let mut blank = false;
-    for c in text.nfc().filter(|&c| !is_invisible(c)) {
+    for c in chars.filter(|&c| !is_invisible(c)) {
         if c.is_whitespace() || c.is_control() {
             blank = !out.is_empty();
         } else {
@@ -37,6 +49,9 @@ pub fn clean(text: &str) -> String {
 /// `ß` is `ss` and every sigma is `σ`.
 #[must_use]
 pub fn fold_case(text: &str) -> String {
+    if text.is_ascii() {
+        return text.to_ascii_lowercase();
+    }
     text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
 }
 
@@ -158,8 +173,8 @@ mod tests {
 
     fn ascii(text: &str) -> (String, bool) {
         let mut out = String::new();
-        let known = text.chars().fold(true, |known, c| push_ascii(&mut out, c) && known);
-        (out, known)
+        let unknown = text.chars().filter(|&c| !push_ascii(&mut out, c)).count();
+        (out, unknown == 0)
     }
 
     #[test]

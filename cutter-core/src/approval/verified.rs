@@ -2,14 +2,13 @@
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
-use alloc::vec::Vec;
 
 use jiff::Timestamp;
 
 use super::ApprovalText;
 use crate::digest::Digest;
+use crate::gate::GateReport;
 use crate::gate::authorization::{AuthorizationFacts, judge};
-use crate::gate::{Check, GateReport};
 use crate::port::database::ReviewVerdict;
 use crate::port::signer::SignatureFacts;
 
@@ -19,39 +18,45 @@ use crate::port::signer::SignatureFacts;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VerifiedApproval {
     text: ApprovalText,
-    fingerprint: String,
+    fingerprint: Option<String>,
     sha256: Digest,
     extra: BTreeMap<String, String>,
 }
 
-/// Judges an approval document. The report always comes back, so that what was considered can be
-/// recorded; the proof only if all of it holds, `more` (an embedder's own rules) included.
-/// `document` is the document byte for byte as it was read and its signature observed.
-#[must_use]
+/// Why there is no proof: an invariant of the approval, or a check that was added, did not hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the approval does not hold: {0}")]
+pub struct NotVerified(pub GateReport);
+
+/// Makes the proof of an approval that holds. `report` is what [`judge`] said of these facts, with
+/// an embedder's own checks appended; the facts are judged again here, so that no report made in
+/// any other way yields a proof. `sha256` is the digest of the document as it was read and its
+/// signature observed.
+///
+/// # Errors
+/// [`NotVerified`] with the report that did not hold.
 pub fn verify(
     facts: &AuthorizationFacts,
-    document: &[u8],
-    more: Vec<Check>,
-) -> (GateReport, Option<VerifiedApproval>) {
-    let mut report = judge(facts);
-    report.checks.extend(more);
+    report: &GateReport,
+    sha256: Digest,
+) -> Result<VerifiedApproval, NotVerified> {
+    let own = judge(facts);
+    if !own.ok() {
+        return Err(NotVerified(own));
+    }
+    if !report.ok() {
+        return Err(NotVerified(report.clone()));
+    }
     let (text, fingerprint) = match &facts.signature {
-        SignatureFacts::Good { text, fingerprint, .. } => (text, fingerprint.clone()),
-        SignatureFacts::Unsigned { text } => (text, String::new()),
-        SignatureFacts::Bad { .. } => return (report, None),
+        SignatureFacts::Good { text, fingerprint, .. } => (text, Some(fingerprint.clone())),
+        SignatureFacts::Unsigned { text } => (text, None),
+        SignatureFacts::Bad { .. } => return Err(NotVerified(own)),
     };
-    let proof = match ApprovalText::parse(text) {
-        Ok(text) if report.ok() => {
-            let known = |key: &String| {
-                super::RESERVED.contains(&key.as_str()) || facts.ask.required.contains_key(key)
-            };
-            let extra =
-                text.fields.iter().filter(|(k, _)| !known(k)).map(|(k, v)| (k.clone(), v.clone())).collect();
-            Some(VerifiedApproval { text, fingerprint, sha256: Digest::of(document), extra })
-        }
-        _ => None,
-    };
-    (report, proof)
+    let Ok(text) = ApprovalText::parse(text) else { return Err(NotVerified(own)) };
+    let known =
+        |key: &String| super::RESERVED.contains(&key.as_str()) || facts.ask.required.contains_key(key);
+    let extra = text.fields.iter().filter(|(k, _)| !known(k)).map(|(k, v)| (k.clone(), v.clone())).collect();
+    Ok(VerifiedApproval { text, fingerprint, sha256, extra })
 }
 
 impl VerifiedApproval {
@@ -79,10 +84,10 @@ impl VerifiedApproval {
         &self.text.actor
     }
 
-    /// Primary key fingerprint of the signer; empty for an unsigned one under policy `optional`.
+    /// Primary key fingerprint of the signer; `None` for an unsigned one under policy `optional`.
     #[must_use]
-    pub fn fingerprint(&self) -> &str {
-        &self.fingerprint
+    pub fn fingerprint(&self) -> Option<&str> {
+        self.fingerprint.as_deref()
     }
 
     /// sha256 of the document.
@@ -113,33 +118,33 @@ impl VerifiedApproval {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::vec;
+    use crate::gate::Check;
 
     #[test]
-    fn the_proof_exists_exactly_if_the_report_holds() {
+    fn the_proof_carries_what_was_signed() {
         let facts = AuthorizationFacts::example();
-        let (report, proof) = verify(&facts, b"document", Vec::new());
-        let proof = proof.unwrap();
-        assert!(report.ok() && proof.allows());
+        let proof = verify(&facts, &judge(&facts), Digest::of(b"document")).unwrap();
+        assert!(proof.allows());
         assert_eq!(proof.sha256(), &Digest::of(b"document"));
-        assert_eq!(proof.actor(), "sovereign");
+        assert_eq!((proof.actor(), proof.approval_type()), ("sovereign", "cut_authorization"));
         assert_eq!(proof.extra().get("reason").map(String::as_str), Some("checked"));
         assert_eq!(proof.extra().len(), 1);
         assert_eq!(proof.field("run_id"), facts.ask.required.get("run_id").map(String::as_str));
-        for (id, report) in crate::gate::authorization::tests::spoilers() {
-            assert!(!report.ok(), "{id}");
-        }
-        let used = AuthorizationFacts { used_before: true, ..facts.clone() };
-        assert_eq!(verify(&used, b"document", Vec::new()).1, None);
-        let (report, proof) = verify(&facts, b"document", vec![Check::truth("own.four_eyes", false)]);
-        assert!(!report.ok() && proof.is_none());
     }
 
     #[test]
-    fn a_bad_signature_proves_nothing() {
+    fn no_report_but_the_facts_own_yields_a_proof() {
+        let clean = AuthorizationFacts::example();
+        let passed = judge(&clean);
+        let used = AuthorizationFacts { used_before: true, ..clean.clone() };
+        let error = verify(&used, &passed, Digest::of(b"document")).unwrap_err();
+        assert_eq!(error.0.failures()[0].invariant, "approval.single_use");
         let bad = SignatureFacts::Bad { code: "sha1".into(), detail: "weak".into() };
-        let facts = AuthorizationFacts { signature: bad, ..AuthorizationFacts::example() };
-        let (report, proof) = verify(&facts, b"document", Vec::new());
-        assert!(proof.is_none() && report.failures().len() > 8, "{report}");
+        let bad = AuthorizationFacts { signature: bad, ..clean.clone() };
+        let error = verify(&bad, &passed, Digest::of(b"document")).unwrap_err();
+        assert!(error.0.failures().len() > 8, "{}", error.0);
+        let mut more = passed;
+        more.push(Check::truth("own.four_eyes", false));
+        assert_eq!(verify(&clean, &more, Digest::of(b"document")), Err(NotVerified(more)));
     }
 }

@@ -15,10 +15,10 @@ use super::perform::Recheck;
 use super::run::{Halt, Run};
 use super::stopping::{approval_type, ask_for_stop, stop_kinds};
 use super::{DriveError, Outcome};
-use crate::approval::{Ask, VerifiedApproval, field, verify};
+use crate::approval::{Ask, NotVerified, VerifiedApproval, field, verify};
 use crate::digest::Digest;
 use crate::gate::GateReport;
-use crate::gate::authorization::AuthorizationFacts;
+use crate::gate::authorization::{self, AuthorizationFacts};
 use crate::intent::Intent;
 use crate::machine::run::{GateId, Phase, Stage};
 use crate::naming::EscalationKind;
@@ -120,7 +120,7 @@ impl Run<'_> {
             validated_utc: self.ports.clock.now(),
             sha256: Some(answer.sha256),
             actor: approval.actor().to_owned(),
-            fingerprint: approval.fingerprint().to_owned(),
+            fingerprint: approval.fingerprint().unwrap_or_default().to_owned(),
             decision: approval.decision().as_str().to_owned(),
             occurrence: answer.ask.occurrence,
             expires_utc: approval.expires(),
@@ -178,7 +178,8 @@ impl Run<'_> {
         asks: &[Ask],
     ) -> Result<Result<Answer, GateReport>, Halt> {
         let now = self.ports.clock.now();
-        let signature = self.ports.signatures.observe(&document.bytes, now).await.map_err(|e| self.halt(e))?;
+        let signature =
+            self.ports.signatures.observe(&document.bytes, now).await.map_err(|e| self.halt(e))?;
         let mut refusal = GateReport { gate: GateId::FailureEscalation, checks: Vec::new() };
         for ask in asks {
             let request = self.ports.kb.read(&ask.request_path).await.map_err(|e| self.halt(e))?;
@@ -201,8 +202,8 @@ impl Run<'_> {
                     .any(|a| a.approval_kb_id == path && a.sha256 != Some(document.sha256)),
                 request_sha256_live: request.map(|d| d.sha256),
             };
-            match verify(&facts, &document.bytes, Vec::new()) {
-                (_, Some(approval)) => {
+            match verify(&facts, &authorization::judge(&facts), document.sha256) {
+                Ok(approval) => {
                     return Ok(Ok(Answer {
                         path: path.to_owned(),
                         sha256: document.sha256,
@@ -210,8 +211,9 @@ impl Run<'_> {
                         approval,
                     }));
                 }
-                (report, None) => {
-                    let better = refusal.checks.is_empty() || report.failures().len() < refusal.failures().len();
+                Err(NotVerified(report)) => {
+                    let better =
+                        refusal.checks.is_empty() || report.failures().len() < refusal.failures().len();
                     if better {
                         refusal = report;
                     }
@@ -279,7 +281,9 @@ impl Run<'_> {
             self.repin(&stop.observed)?;
         }
         self.store_escalation(&stop, answer).await?;
-        if let Some(minutes) = answer.approval.extra().get("minutes_granted").and_then(|m| m.parse::<u32>().ok()) {
+        if let Some(minutes) =
+            answer.approval.extra().get("minutes_granted").and_then(|m| m.parse::<u32>().ok())
+        {
             self.sidecar.granted_minutes = self.sidecar.granted_minutes.saturating_add(minutes);
         }
         let record = self.approval_record(GateId::FailureEscalation, answer);
@@ -290,7 +294,9 @@ impl Run<'_> {
         let at = self.sidecar.kept_stage;
         let asked = matches!(
             at,
-            Some(Stage::GrantsProbed | Stage::AwaitingCutAuthorization | Stage::AwaitingLifecycleAuthorization)
+            Some(
+                Stage::GrantsProbed | Stage::AwaitingCutAuthorization | Stage::AwaitingLifecycleAuthorization
+            )
         );
         if asked && (acknowledged || stop.code == "STOP_REFUSED" || stop.code == "STOP_APPROVAL_CHANGED") {
             let stage = at.unwrap_or(Stage::GrantsProbed);
@@ -304,8 +310,9 @@ impl Run<'_> {
         for (dimension, value) in observed {
             match dimension.as_str() {
                 "base_state" => {
-                    let digest: Digest =
-                        value.parse().map_err(|_| Halt::stop(StopReason::Internal, "base_state is no sha256"))?;
+                    let digest: Digest = value
+                        .parse()
+                        .map_err(|_| Halt::stop(StopReason::Internal, "base_state is no sha256"))?;
                     self.pin("base_state_sha", digest);
                     if let Some(backup) = &mut self.sidecar.backup {
                         backup.base_state_sha = digest;

@@ -34,7 +34,7 @@ impl Run<'_> {
             blob: None,
             rehash: None,
             summary: None,
-            recorded_at: false,
+            recorded: false,
         };
         if facts.target.fingerprint.eq_ignore_ascii_case(&facts.pinned_fingerprint) {
             let discarded = self.ports.backup_target.discard_unrecorded(&run_id, None).await;
@@ -51,7 +51,7 @@ impl Run<'_> {
             self.pin("backup_sha", blob.sha256);
             self.pin("backup_bytes", blob.bytes);
             self.pin("base_state_sha", summary.base_state_sha);
-            facts.recorded_at = self.sidecar.backup.is_some();
+            facts.recorded = self.sidecar.backup.is_some();
             facts.blob = Some(blob);
             facts.summary = Some(summary);
         }
@@ -73,9 +73,7 @@ impl Run<'_> {
                 format!("encrypted to {}", facts.pinned_fingerprint),
                 "hashed the stored ciphertext again".to_owned(),
             ],
-            diff: tables
-                .map(|t| (t.table.clone(), format!("{} rows", t.rows), t.sha256.short(16)))
-                .collect(),
+            diff: tables.map(|t| (t.table.clone(), format!("{} rows", t.rows), t.sha256.short(16))).collect(),
             artifacts: artifacts.collect(),
             verdict: self.verdict("pre_write_backup_taken"),
             closing: None,

@@ -84,7 +84,12 @@ impl Run<'_> {
                 .sidecar
                 .backup
                 .iter()
-                .map(|b| format!("encrypted backup pre_write.gpg, sha256 {}, to {}", b.blob.sha256, b.blob.fingerprint))
+                .map(|b| {
+                    format!(
+                        "encrypted backup pre_write.gpg, sha256 {}, to {}",
+                        b.blob.sha256, b.blob.fingerprint
+                    )
+                })
                 .chain(approvals.map(|a| format!("{} {} by {}", a.gate, a.decision, a.actor)))
                 .collect(),
             next_steps: vec![
@@ -96,23 +101,20 @@ impl Run<'_> {
     }
 
     fn index_line(&self) -> Result<String, Halt> {
-        let line = IndexLine {
-            run_id: self.sidecar.run_id.clone(),
-            document_id: self.sidecar.document_id.clone(),
-            source_version_id: self.source_ids()?.1,
-            state: Stage::CloseoutReported.as_str().to_owned(),
-            kb_folder: self
-                .sidecar
-                .kb_folder
-                .clone()
-                .unwrap_or_default()
-                .parse()
-                .map_err(|e: crate::naming::NamingError| Halt::stop(StopReason::Internal, e.to_string()))?,
-            change_set_id: self.sidecar.pin_uuid("change_set_id")?,
-            lifecycle_review_decision_id: self.sidecar.pin_uuid("review_decision_id")?,
-            actor: self.sidecar.created_by.clone(),
-            closeout_utc: self.intent()?.at,
-        };
+        let line =
+            IndexLine {
+                run_id: self.sidecar.run_id.clone(),
+                document_id: self.sidecar.document_id.clone(),
+                source_version_id: self.source_ids()?.1,
+                state: Stage::CloseoutReported.as_str().to_owned(),
+                kb_folder: self.sidecar.kb_folder.clone().unwrap_or_default().parse().map_err(
+                    |e: crate::naming::NamingError| Halt::stop(StopReason::Internal, e.to_string()),
+                )?,
+                change_set_id: self.sidecar.pin_uuid("change_set_id")?,
+                lifecycle_review_decision_id: self.sidecar.pin_uuid("review_decision_id")?,
+                actor: self.sidecar.created_by.clone(),
+                closeout_utc: self.intent()?.at,
+            };
         line.render().map_err(|e| Halt::stop(StopReason::Internal, e.to_string()))
     }
 

@@ -113,11 +113,7 @@ async fn layers_agree(ports: &Ports, sidecar: &Sidecar) -> Result<bool, DriveErr
     Ok(recorded && !evidence.voided && evidence.entry_status.as_deref() == Some("verified_complete"))
 }
 
-async fn conflict(
-    ports: &Ports,
-    document_id: &str,
-    claim: Option<Claim>,
-) -> Result<DriveError, DriveError> {
+async fn conflict(ports: &Ports, document_id: &str, claim: Option<Claim>) -> Result<DriveError, DriveError> {
     let Some(claim) = claim else {
         return Ok(DriveError::Internal("a claim was refused, but there is none".to_owned()));
     };
@@ -156,7 +152,8 @@ async fn create<'p>(
     let now = ports.clock.now();
     let uuid = ports.ids.uuid_v7(now, &format!("{}/run", request.document_id));
     let run_id = RunId::new(now, uuid).map_err(|e| DriveError::Internal(e.to_string()))?;
-    let settings_sha = canonical::digest_of(&request.settings).map_err(|e| DriveError::Internal(e.to_string()))?;
+    let settings_sha =
+        canonical::digest_of(&request.settings).map_err(|e| DriveError::Internal(e.to_string()))?;
     let text = creation_text(&run_id, request, caller, now, &settings_sha);
     let creation = ports.signer.sign_creation(&text).await?;
     let mut sidecar = Sidecar {
@@ -207,7 +204,8 @@ async fn create<'p>(
         ports.ids.as_ref(),
     );
     run.set_running(Phase::SourcePin, first);
-    let bytes = run.sidecar.to_bytes().map_err(|error| DriveError::Sidecar { run_id: run_id.clone(), error })?;
+    let bytes =
+        run.sidecar.to_bytes().map_err(|error| DriveError::Sidecar { run_id: run_id.clone(), error })?;
     match ports.runs.create(&run_id, &bytes).await? {
         CasOutcome::Applied | CasOutcome::AlreadyApplied => {
             run.revision = 1;

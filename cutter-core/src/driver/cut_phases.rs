@@ -16,34 +16,20 @@ use super::run::{Halt, Run, payload_digest};
 use crate::attestation::{self, Subject};
 use crate::canonical;
 use crate::digest::Digest;
-use crate::gate::{Check, GateReport, cut_leg_a, leg_b_record, structural_verify, write_verify};
+use crate::gate::{GateReport, cut_leg_a, leg_b_record, stored_approval, structural_verify, write_verify};
 use crate::intent::Intent;
 use crate::key::{self, RowLabel};
-use crate::machine::run::{GateId, Phase};
+use crate::machine::run::Phase;
 use crate::port::effect::{
-    EffectFacts, EffectName, ExecutorEffect, LegAWrite, LegBWrite, ReviewVerdict, ReviewWrite, SignatureWrite,
-    UnitWrite, Verdict, WriteVerifyWrite, fact,
+    EffectFacts, EffectName, ExecutorEffect, LegAWrite, LegBWrite, ReviewVerdict, ReviewWrite,
+    SignatureWrite, UnitWrite, Verdict, WriteVerifyWrite,
 };
 use crate::port::environment::Progress;
 use crate::port::signer::Duty;
 use crate::stop::StopReason;
 
-/// The login that must verify.
-const VERIFIER: &str = "cutter_verify";
-/// The login that must store decisions.
-const REVIEWER: &str = "cutter_review";
 /// The check that tells base-state drift from a failed cut.
 const BASE_STATE: &str = "cut_leg_a.base_state";
-
-/// Judges a stored decision: by the reviewer, and the entry where the decision leaves it.
-pub(super) fn judge_stored(gate: GateId, status: Option<&str>, facts: &EffectFacts) -> GateReport {
-    let principal = Check::equal("approval.stored_by", &REVIEWER.to_owned(), &facts.principal);
-    let moved = status.map(|expected| {
-        let observed = facts.values.get(fact::ENTRY_STATUS);
-        Check::equal_some("approval.entry_status", &expected.to_owned(), observed)
-    });
-    GateReport::new(gate, core::iter::once(principal).chain(moved).collect())
-}
 
 /// `Commit` exactly if every invariant holds.
 pub(super) fn commit_if_ok(report: GateReport) -> (GateReport, Verdict) {
@@ -62,13 +48,17 @@ impl Run<'_> {
         let n = units.len() as u64;
         self.ports.observer.progress(&Progress::Units(n));
         let subject = self.subject(change_set_id, n)?;
-        let signature =
-            self.attest(Duty::Executor, "cut", intent.id("executor_signature")?, &subject, None, &intent).await?;
+        let signature = self
+            .attest(Duty::Executor, "cut", intent.id("executor_signature")?, &subject, None, &intent)
+            .await?;
         let (document, version) = self.source_ids()?;
         let approval = self.approval("SG_cut_authz")?;
         let write = LegAWrite {
             change_set_id,
-            idempotency_key: payload_digest(&(change_set_id, &self.sidecar.idempotency_keys.get("grant_probe")))?,
+            idempotency_key: payload_digest(&(
+                change_set_id,
+                &self.sidecar.idempotency_keys.get("grant_probe"),
+            ))?,
             entry_id: self.sidecar.pin_uuid("entry_id")?,
             history_ids: [intent.id("cut_history_1")?, intent.id("cut_history_2")?],
             source_document_id: document,
@@ -90,7 +80,6 @@ impl Run<'_> {
         }))?;
         let (writer_digest, base_state) = (write.writer_digest, self.sidecar.pin_digest("base_state_sha")?);
         let grants_pin = self.grants_pin()?;
-        let approver = approval.actor.clone();
         let judge = move |facts: &EffectFacts| {
             commit_if_ok(cut_leg_a::judge(&cut_leg_a::LegAFacts {
                 effect: facts.clone(),
@@ -98,8 +87,6 @@ impl Run<'_> {
                 writer_digest,
                 base_state,
                 grants_pin,
-                pins: facts.survey_before.clone(),
-                approval_actor: approver.clone(),
             }))
         };
         let recheck = Recheck::of(&approval);
@@ -123,7 +110,8 @@ impl Run<'_> {
         Ok(Acted {
             gate,
             key: change_set_id.to_string(),
-            mutation: "iu_core.information_unit, unit_version, unit_anchor; cutter_governance.cut_change_set".to_owned(),
+            mutation: "iu_core.information_unit, unit_version, unit_anchor; cutter_governance.cut_change_set"
+                .to_owned(),
             work: vec![
                 format!("stored the approval {}", approval.approval_kb_id),
                 format!("wrote {n} units with their versions and anchors, all draft, in one transaction"),
@@ -139,7 +127,8 @@ impl Run<'_> {
     /// The digest of the grant probe that this run relies on.
     pub(super) fn grants_pin(&self) -> Result<Digest, Halt> {
         let text = self.sidecar.drift_pins.0.get(crate::drift::GRANTS);
-        let wrong = || Halt::stop(StopReason::Internal, format!("grants pin: expected a sha256, observed {text:?}"));
+        let wrong =
+            || Halt::stop(StopReason::Internal, format!("grants pin: expected a sha256, observed {text:?}"));
         text.and_then(|t| t.parse().ok()).ok_or_else(wrong)
     }
 
@@ -252,15 +241,7 @@ impl Run<'_> {
             request_sha256: record.request_sha256.unwrap_or(Digest::from_bytes([0; 32])),
         };
         let payload = payload_digest(&write)?;
-        let status = match write.decision {
-            _ if !moves => None,
-            ReviewVerdict::Approve => Some("reviewed_approved"),
-            ReviewVerdict::Defer => Some("reviewed_deferred"),
-            ReviewVerdict::Reject => Some("reviewed_rejected"),
-        };
-        let gate_id = if moves { GateId::CutAuthz } else { GateId::LifecycleAuthz };
-        let judge =
-            |facts: &EffectFacts| commit_if_ok(judge_stored(gate_id, status, facts));
+        let judge = |facts: &EffectFacts| commit_if_ok(stored_approval::judge(gate, moves, facts));
         let recheck = Recheck::of(&record);
         self.perform(Performance {
             act: Act::Review(&write),
@@ -352,11 +333,7 @@ impl Run<'_> {
         };
         let payload = payload_digest(&write)?;
         let judge = |facts: &EffectFacts| {
-            commit_if_ok(leg_b_record::judge(&leg_b_record::LegBFacts {
-                effect: facts.clone(),
-                units: n,
-                pins: facts.survey_before.clone(),
-            }))
+            commit_if_ok(leg_b_record::judge(&leg_b_record::LegBFacts { effect: facts.clone(), units: n }))
         };
         let (_, gate) = self
             .perform(Performance {
@@ -417,12 +394,7 @@ impl Run<'_> {
         };
         let payload = payload_digest(&write)?;
         let judge = |facts: &EffectFacts| {
-            let facts = write_verify::WriteVerifyFacts {
-                effect: facts.clone(),
-                expected: expected.clone(),
-                verifier_principal_expected: VERIFIER.to_owned(),
-                pins: facts.survey_before.clone(),
-            };
+            let facts = write_verify::WriteVerifyFacts { effect: facts.clone(), expected: expected.clone() };
             let report = write_verify::judge(&facts);
             let verdict = if report.ok() { Verdict::Commit } else { Verdict::CommitFailure };
             (report, verdict)

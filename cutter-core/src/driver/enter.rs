@@ -158,7 +158,8 @@ impl Run<'_> {
 
     /// The excerpt of the record that a report shows: pins, never the whole sidecar.
     pub(super) fn inputs(&self) -> Vec<(String, String)> {
-        let own = [("document_id", self.sidecar.document_id.clone()), ("run_id", self.sidecar.run_id.to_string())];
+        let own =
+            [("document_id", self.sidecar.document_id.clone()), ("run_id", self.sidecar.run_id.to_string())];
         let own = own.into_iter().map(|(k, v)| (k.to_owned(), v));
         own.chain(self.sidecar.context_pins.iter().map(|(k, v)| (k.clone(), v.clone()))).collect()
     }

@@ -19,7 +19,8 @@ impl Run<'_> {
     /// IG_lifecycle_enact_execute.
     pub(super) async fn lifecycle_enact(&mut self) -> Result<Acted, Halt> {
         let intent = self.intent()?.clone();
-        self.store_approval(&intent, "SG_lifecycle_authz", EffectName::Sg2Review, Phase::LifecycleEnact).await?;
+        self.store_approval(&intent, "SG_lifecycle_authz", EffectName::Sg2Review, Phase::LifecycleEnact)
+            .await?;
         let approval = self.approval("SG_lifecycle_authz")?;
         let n = self.pin_number("candidate_count")?;
         self.ports.observer.progress(&Progress::Units(n));
@@ -31,8 +32,7 @@ impl Run<'_> {
             unit_count: n,
         };
         let payload = payload_digest(&write)?;
-        let (unit_set_digest, grants_pin) =
-            (self.sidecar.pin_digest("unit_set_digest")?, self.grants_pin()?);
+        let (unit_set_digest, grants_pin) = (self.sidecar.pin_digest("unit_set_digest")?, self.grants_pin()?);
         let approved = approval.review_decision_id;
         let expected_actor = self.sidecar.settings.lifecycle_actor.clone();
         let judge = |facts: &EffectFacts| {
@@ -44,7 +44,6 @@ impl Run<'_> {
                 approved_review_decision_id: approved,
                 expected_actor: expected_actor.clone(),
                 grants_pin,
-                pins: facts.survey_before.clone(),
             }))
         };
         let (_, gate) = self

@@ -124,7 +124,10 @@ impl Run<'_> {
                 Err(error) => return Err(self.halt(error)),
             }
         }
-        Err(Halt::stop(StopReason::DatabaseUnavailable, format!("{key:?}: no outcome after {ATTEMPTS} attempts")))
+        Err(Halt::stop(
+            StopReason::DatabaseUnavailable,
+            format!("{key:?}: no outcome after {ATTEMPTS} attempts"),
+        ))
     }
 
     /// One transaction. The outer result is the port's, the inner one the judge's.
@@ -142,10 +145,7 @@ impl Run<'_> {
             Begun::Recorded(record) => return Ok(self.adopted(record, p)),
             Begun::Pending(pending) => pending,
         };
-        let refusal = match self.refusal(cx, p, pending.facts()).await {
-            Ok(()) => None,
-            Err(halt) => Some(halt),
-        };
+        let refusal = self.refusal(cx, p, pending.facts()).await.err();
         let (report, verdict) = (p.judge)(pending.facts());
         if refusal.is_some() || verdict == Verdict::Rollback {
             pending.finish(Verdict::Rollback).await?;
@@ -160,7 +160,12 @@ impl Run<'_> {
 
     /// What is looked at while the transaction is open, besides the gate: drift before and
     /// after the write, and the approval once more.
-    async fn refusal(&self, cx: &EffectContext, p: &Performance<'_>, facts: &EffectFacts) -> Result<(), Halt> {
+    async fn refusal(
+        &self,
+        cx: &EffectContext,
+        p: &Performance<'_>,
+        facts: &EffectFacts,
+    ) -> Result<(), Halt> {
         let before = drift::compare(&self.sidecar.drift_pins, &facts.survey_before);
         if !before.is_empty() {
             return Err(Halt::drift(&before));

@@ -13,9 +13,9 @@ use super::perform::{Act, Performance};
 use super::run::{Halt, Run, payload_digest};
 use crate::address::{Address, DocumentId};
 use crate::digest::Digest;
-use crate::gate::{Check, GateReport, cutplan, mark, source_pin};
+use crate::gate::{GateReport, backlog, cutplan, mark, source_pin};
 use crate::key;
-use crate::machine::run::{GateId, Phase};
+use crate::machine::run::Phase;
 use crate::mark::{MarkLimits, body_region};
 use crate::plan::{CutPlan, PlanInput};
 use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, MarkWrite, SweepWrite, Verdict, fact};
@@ -99,12 +99,12 @@ impl Run<'_> {
             source: found.clone(),
             text_sha: None,
             text_bytes: 0,
-            manifest_digest: Digest::from_bytes([0; 32]),
+            manifest_digest: None,
             max_bytes: self.sidecar.settings.max_document_bytes,
             utf8: false,
+            refused: None,
         };
         let mut work = Vec::new();
-        let mut refused = None;
         if let Some((source, version)) = found.and_then(|s| s.latest.clone().map(|v| (s, v))) {
             self.sidecar.source_document_id = Some(source.source_document_id);
             self.sidecar.source_version_id = Some(version.source_version_id);
@@ -116,20 +116,16 @@ impl Run<'_> {
             facts.utf8 = core::str::from_utf8(&read.text).is_ok();
             match plan_of(&facts.document_id, &read.text, &read.vocabulary, &self.sidecar.settings) {
                 Ok(plan) => {
-                    facts.manifest_digest = plan.manifest_digest;
+                    facts.manifest_digest = Some(plan.manifest_digest);
                     self.pin_plan(&plan);
                     work.push(format!("read version {} of {} bytes", version.version_no, facts.text_bytes));
                     work.push(format!("pinned region {}..{}", plan.region.start, plan.region.end));
                     work.push(format!("profile {} version {}", plan.profile.name, plan.profile.version));
                 }
-                Err(text) => refused = Some(text),
+                Err(text) => facts.refused = Some(text),
             }
         }
-        let mut gate = source_pin::judge(&facts);
-        if let Some(text) = refused {
-            let check = Check::new("source_pin.text_can_be_marked", "a text that the profile can mark", text, false);
-            gate.push(check);
-        }
+        let gate = source_pin::judge(&facts);
         let key = self.sidecar.source_version_id.map(|id| key::source_pin(&self.sidecar.document_id, id));
         let pins = ["manifest_digest", "region_sha", "profile_digest"];
         Ok(Acted {
@@ -170,11 +166,11 @@ impl Run<'_> {
             region: (region.start as u64, region.end as u64),
             candidate_count: plan.rows.len() as u64,
             max_candidates: self.sidecar.settings.max_candidates,
-            candidates_non_empty: plan.rows.iter().all(|r| r.start < r.end),
             partition_ok: tiles(region.start, region.end, &plan),
             unreported_duplicates: unreported(&plan),
             entry_status_after_mark: None,
             entry_status_after_sweep: None,
+            live: self.live(),
         };
         let count = plan.rows.len() as u64;
         let manifest_digest = plan.manifest_digest;
@@ -183,12 +179,12 @@ impl Run<'_> {
         self.pin("warnings", plan.warnings.len());
         self.plan = Some(plan);
         self.text = source.text;
-        if self.live() && without_entry(mark::judge(&facts)).ok() {
+        if self.live() && mark::judge(&facts).failures().iter().all(|c| mark::needs_database(&c.invariant)) {
             self.enter_backlog(&mut facts, count, manifest_digest, region_sha).await?;
         }
         let previous = self.derived_key(Phase::SourcePin)?;
         Ok(Acted {
-            gate: if self.live() { mark::judge(&facts) } else { without_entry(mark::judge(&facts)) },
+            gate: mark::judge(&facts),
             key: key::mark(&previous, &region_sha).to_string(),
             mutation: self.scope_of("cutter_governance.decision_backlog_entry"),
             work: vec![
@@ -241,11 +237,8 @@ impl Run<'_> {
             })
             .await?;
         facts.entry_status_after_mark = record.facts.values.get(fact::ENTRY_STATUS).cloned();
-        let sweep = SweepWrite {
-            entry_id,
-            sweep_id: intent.id("sweep")?,
-            history_id: intent.id("sweep_history")?,
-        };
+        let sweep =
+            SweepWrite { entry_id, sweep_id: intent.id("sweep")?, history_id: intent.id("sweep_history")? };
         let payload = payload_digest(&sweep)?;
         let judge = commit_if_status("review_pending");
         let (record, _) = self
@@ -280,7 +273,9 @@ impl Run<'_> {
             candidates: self.pin_number("candidate_count")?,
             unmapped: second.unknown_words.iter().map(|w| format!("{}:{}", w.vocabulary, w.word)).collect(),
             distinct_keys: distinct(second.rows.iter().map(|r| r.idempotency_key.to_string()).collect()),
-            distinct_addresses: distinct(second.rows.iter().map(|r| r.canonical_address.to_string()).collect()),
+            distinct_addresses: distinct(
+                second.rows.iter().map(|r| r.canonical_address.to_string()).collect(),
+            ),
             forbidden: second.forbidden.len() as u64,
             manifest_digest_pin: self.sidecar.pin_digest("manifest_digest")?,
             manifest_digest: second.manifest_digest,
@@ -312,13 +307,16 @@ impl Run<'_> {
 
     pub(super) fn pin_number(&self, name: &str) -> Result<u64, Halt> {
         let text = self.sidecar.context_pins.get(name);
-        let wrong = || Halt::stop(StopReason::Internal, format!("pin {name}: expected a number, observed {text:?}"));
+        let wrong =
+            || Halt::stop(StopReason::Internal, format!("pin {name}: expected a number, observed {text:?}"));
         text.and_then(|t| t.parse().ok()).ok_or_else(wrong)
     }
 
     pub(super) fn derived_key(&self, phase: Phase) -> Result<key::DerivedKey, Halt> {
         let text = self.sidecar.idempotency_keys.get(phase.as_str());
-        let wrong = || Halt::stop(StopReason::Internal, format!("key of {phase}: expected a sha256, observed {text:?}"));
+        let wrong = || {
+            Halt::stop(StopReason::Internal, format!("key of {phase}: expected a sha256, observed {text:?}"))
+        };
         text.and_then(|t| t.parse().ok()).ok_or_else(wrong)
     }
 
@@ -342,18 +340,7 @@ impl Run<'_> {
 pub(super) fn commit_if_status(
     expected: &'static str,
 ) -> impl Fn(&EffectFacts) -> (GateReport, Verdict) + Sync {
-    move |facts| {
-        let status = facts.values.get(fact::ENTRY_STATUS);
-        let check = Check::equal_some("mark.entry_status", &expected.to_owned(), status);
-        commit_if_ok(GateReport::new(GateId::Mark, vec![check]))
-    }
-}
-
-/// IG_mark less what only the database can answer: all that a dry run judges, and what must
-/// hold before the entry is made.
-fn without_entry(mut report: GateReport) -> GateReport {
-    report.checks.retain(|c| !c.invariant.starts_with("mark.entry_"));
-    report
+    move |facts| commit_if_ok(backlog::judge(expected, facts))
 }
 
 /// The law of the cut, counted on its own: every byte of the region once, in order.

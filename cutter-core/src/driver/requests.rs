@@ -8,6 +8,7 @@ use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use super::cut_phases::commit_if_ok;
 use super::perform::{Act, Performance};
@@ -19,9 +20,9 @@ use crate::gate::lifecycle_request;
 use crate::intent::Intent;
 use crate::machine::run::{GateId, Phase, Stage, Trigger};
 use crate::naming::{AuthorizationGate, DocumentName, utc_date};
-use crate::plan::UnitTree;
+use crate::port::database::UnitQuery;
 use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, Sg2RequestWrite, SweepWrite};
-use crate::report::{CutFacts, RequestReport, render_request};
+use crate::report::{BackupLine, RequestReport, UnitLine, VersionDiff, render_request};
 use crate::sidecar::StopRecord;
 use crate::stop::StopReason;
 
@@ -66,7 +67,7 @@ impl Run<'_> {
             approval_path: format!("{folder}/{answer}"),
             request_path: format!("{folder}/{file}"),
         };
-        let report = self.request_report(gate, &ask).await?;
+        let report = self.request_report(&intent, &ask).await?;
         let text = render_request(&report)?;
         let sha256 = self.owe(file, text);
         ask.required.insert(field::REQUEST_SHA256.to_owned(), sha256.to_hex());
@@ -97,48 +98,89 @@ impl Run<'_> {
         Ok(required)
     }
 
-    async fn request_report(&mut self, gate: GateId, ask: &Ask) -> Result<RequestReport, Halt> {
+    async fn request_report(&mut self, intent: &Intent, ask: &Ask) -> Result<RequestReport, Halt> {
         self.backup_stands().await?;
+        let version_diff = self.version_diff().await?;
+        let grants = self.ports.reader.grants().await.map_err(|e| self.halt(e))?;
+        let facts = self.inputs();
+        let acknowledged = self.acknowledged();
         let plan = self.plan().await?;
-        let cut = CutFacts {
-            unit_count: plan.rows.len() as u64,
-            region_bytes: (plan.region.end - plan.region.start) as u64,
-            tree: UnitTree::new(&plan.rows).render(),
-            duplicates: plan
-                .duplicates
-                .iter()
-                .map(|d| format!("{} (line {}): {} was taken", d.address, d.line, d.of))
-                .collect(),
-            warnings: plan
-                .warnings
-                .iter()
-                .map(|w| match w.line {
-                    Some(line) => format!("line {line}: {}: {}", w.code, w.message),
-                    None => format!("{}: {}", w.code, w.message),
-                })
-                .collect(),
-            why: plan.why.clone(),
-        };
+        let units = plan.rows.iter().map(|r| UnitLine {
+            address: r.canonical_address.to_string(),
+            unit_kind: r.unit_kind.clone(),
+            section_type: r.section_type.clone(),
+            bytes: (r.end - r.start) as u64,
+        });
+        let units = units.collect();
+        let duplicates = plan.duplicates.iter();
+        let duplicates = duplicates.map(|d| format!("{} (line {}): {} was taken", d.address, d.line, d.of));
+        let duplicates = duplicates.collect();
+        let warnings = plan.warnings.iter().map(|w| match w.line {
+            Some(line) => format!("line {line}: {}: {}", w.code, w.message),
+            None => format!("{}: {}", w.code, w.message),
+        });
+        let warnings = warnings.chain(acknowledged).collect();
         Ok(RequestReport {
-            gate,
             ask: ask.clone(),
             run_id: self.sidecar.run_id.to_string(),
             document_id: self.sidecar.document_id.clone(),
             created_by: self.sidecar.created_by.clone(),
+            at: intent.at,
             sidecar_path: self.ports.runs.sidecar_location(&self.sidecar.run_id),
-            pins: self.inputs(),
-            cut,
-            backup: self.sidecar.backup.clone(),
-            drift_pins: self.sidecar.drift_pins.clone(),
-            settings: self.sidecar.settings.clone(),
-            acknowledged: self
-                .sidecar
-                .stops
-                .iter()
-                .filter(|s| s.resolved_by.is_some() && !s.observed.is_empty())
-                .flat_map(|s| s.detail.clone())
-                .collect(),
+            facts,
+            units,
+            duplicates,
+            warnings,
+            version_diff,
+            content_rows: self.sidecar.backup.as_ref().map_or(0, |b| b.content_rows),
+            backup: self.sidecar.backup.as_ref().map(|b| BackupLine {
+                name: "pre_write.gpg".to_owned(),
+                bytes: b.blob.bytes,
+                sha256: b.blob.sha256,
+                plaintext_sha256: b.blob.plaintext_sha256,
+                fingerprint: b.blob.fingerprint.clone(),
+                scope: self.sidecar.settings.backup_scope.as_str().to_owned(),
+            }),
+            grants: Some(crate::gate::grant_probe::judge(&grants)),
+            pins: self.sidecar.drift_pins.0.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            settings: self.sidecar.settings.lines(),
+            evidence: self.sidecar.documents.iter().map(|d| (d.path.clone(), d.sha256)).collect(),
+            policy: self.sidecar.settings.approval.clone(),
         })
+    }
+
+    /// Drift that was acknowledged on the way here: the approver reads it again.
+    fn acknowledged(&self) -> Vec<String> {
+        let stops = self.sidecar.stops.iter().filter(|s| s.resolved_by.is_some() && !s.observed.is_empty());
+        stops.flat_map(|s| s.detail.iter().map(|d| format!("acknowledged after stop {}: {d}", s.n))).collect()
+    }
+
+    /// What changes against the version that stands now, if one does (D24).
+    async fn version_diff(&mut self) -> Result<Option<VersionDiff>, Halt> {
+        let query = UnitQuery {
+            document_id: self.sidecar.document_id.clone(),
+            limit: u64::from(u32::MAX),
+            ..UnitQuery::default()
+        };
+        let standing = self.ports.reader.units(&query).await.map_err(|e| self.halt(e))?;
+        let own = self.sidecar.pin_uuid("change_set_id").ok();
+        let standing: Vec<_> = standing.into_iter().filter(|u| Some(u.change_set_id) != own).collect();
+        let Some(against_version) = standing.first().map(|u| u.version_no) else { return Ok(None) };
+        let plan = self.plan().await?;
+        let old: BTreeMap<&str, _> =
+            standing.iter().map(|u| (u.canonical_address.as_str(), u.content_hash)).collect();
+        let new: BTreeMap<&str, _> =
+            plan.rows.iter().map(|r| (r.canonical_address.as_str(), r.content_hash)).collect();
+        let only = |a: &BTreeMap<&str, crate::digest::Digest>, b: &BTreeMap<&str, crate::digest::Digest>| {
+            a.keys().filter(|k| !b.contains_key(*k)).map(|k| (*k).to_owned()).collect()
+        };
+        let changed = new.iter().filter(|(k, v)| old.get(*k).is_some_and(|o| o != *v));
+        Ok(Some(VersionDiff {
+            against_version,
+            changed: changed.map(|(k, _)| (*k).to_owned()).collect(),
+            added: only(&new, &old),
+            removed: only(&old, &new),
+        }))
     }
 
     /// Publishes the request and parks the run: one write.
@@ -195,7 +237,6 @@ impl Run<'_> {
                 effect: facts.clone(),
                 units: n,
                 expected_actor: expected_actor.clone(),
-                pins: facts.survey_before.clone(),
             }))
         };
         self.perform(Performance {

@@ -127,7 +127,9 @@ impl Run<'_> {
     pub(super) fn unrecorded(&self, halt: Halt) -> DriveError {
         match halt {
             Halt::Abort(error) => *error,
-            Halt::Stop(stop) => DriveError::Internal(format!("{}: {}", stop.reason.code(), stop.detail.join("; "))),
+            Halt::Stop(stop) => {
+                DriveError::Internal(format!("{}: {}", stop.reason.code(), stop.detail.join("; ")))
+            }
             Halt::Fail(report) => DriveError::Internal(format!("{} failed", report.gate)),
         }
     }
@@ -186,8 +188,7 @@ impl Run<'_> {
         if expected.is_empty() {
             return Ok(());
         }
-        let evidence =
-            self.ports.reader.evidence(&self.sidecar.run_id).await.map_err(|e| self.halt(e))?;
+        let evidence = self.ports.reader.evidence(&self.sidecar.run_id).await.map_err(|e| self.halt(e))?;
         for effect in expected {
             if !evidence.effects.iter().any(|e| e.key.effect == effect) {
                 return Err(Halt::drift(&[Difference {
@@ -202,9 +203,8 @@ impl Run<'_> {
 
     fn expected_effects(&self) -> alloc::vec::Vec<EffectName> {
         use EffectName as E;
-        let passed = |p: Phase| {
-            self.sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Passed)
-        };
+        let passed =
+            |p: Phase| self.sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Passed);
         let of = |p: Phase| -> &'static [E] {
             match p {
                 Phase::Mark => &[E::Mark, E::Sweep],
@@ -222,10 +222,10 @@ impl Run<'_> {
     async fn leave_stop(&mut self) -> Result<Option<Outcome>, Halt> {
         let state = self.sidecar.run_state()?;
         let RunState::Stopped { reason, .. } = &state else { return Ok(None) };
-        if StopClass::of_suffix(reason) != StopClass::Operational {
-            if let Some(outcome) = self.answer_stop().await? {
-                return Ok(Some(outcome));
-            }
+        if StopClass::of_suffix(reason) != StopClass::Operational
+            && let Some(outcome) = self.answer_stop().await?
+        {
+            return Ok(Some(outcome));
         }
         let to = state.resume()?;
         let (now, actor) = (self.ports.clock.now(), self.caller.actor.clone());

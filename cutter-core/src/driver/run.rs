@@ -138,7 +138,19 @@ impl<'p> Run<'p> {
         lock: Box<dyn RunLock>,
     ) -> Self {
         let last_tick = ports.clock.now();
-        Self { ports, caller, sidecar, revision, fence: None, plan: None, text: Vec::new(), explicit_approval: None, adopting: true, last_tick, _lock: lock }
+        Self {
+            ports,
+            caller,
+            sidecar,
+            revision,
+            fence: None,
+            plan: None,
+            text: Vec::new(),
+            explicit_approval: None,
+            adopting: true,
+            last_tick,
+            _lock: lock,
+        }
     }
 
     pub(super) fn live(&self) -> bool {
@@ -187,7 +199,10 @@ impl<'p> Run<'p> {
         let over = |cap: Cap, limit: u64, used: u64| {
             Halt::stop(
                 StopReason::AndEscalate(cap),
-                format!("cap {cap}: expected at most {} ms of active time, observed {used} ms", limit + granted),
+                format!(
+                    "cap {cap}: expected at most {} ms of active time, observed {used} ms",
+                    limit + granted
+                ),
             )
         };
         if soft == 0 {
@@ -240,9 +255,8 @@ impl<'p> Run<'p> {
 
     /// The phase that is running.
     pub(super) fn running(&self) -> Option<Phase> {
-        let running = |p: &Phase| {
-            self.sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Running)
-        };
+        let running =
+            |p: &Phase| self.sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Running);
         Phase::ALL.iter().copied().find(running)
     }
 

@@ -108,11 +108,11 @@ pub async fn record_internal_error(
 pub fn stop_kinds(sidecar: &Sidecar, stop: &StopRecord) -> Vec<EscalationKind> {
     let Ok(state) = sidecar.run_state() else { return Vec::new() };
     let mut kinds = Vec::new();
-    if let RunState::Stopped { reason, .. } = &state {
-        if StopClass::of_suffix(reason) == StopClass::Authority {
-            let acknowledge = !stop.observed.is_empty();
-            kinds.push(if acknowledge { EscalationKind::DriftAck } else { EscalationKind::Resume });
-        }
+    if let RunState::Stopped { reason, .. } = &state
+        && StopClass::of_suffix(reason) == StopClass::Authority
+    {
+        let acknowledge = !stop.observed.is_empty();
+        kinds.push(if acknowledge { EscalationKind::DriftAck } else { EscalationKind::Resume });
     }
     if state.stage().is_some_and(|s| !s.is_enacted()) {
         kinds.push(EscalationKind::Void);
@@ -181,7 +181,9 @@ impl Run<'_> {
         let state = state_of(&self.sidecar)?;
         if self.between_legs(&state, &stopping.reason) {
             let change_set = self.sidecar.context_pins.get("change_set_id").cloned().unwrap_or_default();
-            stopping.detail.insert(0, format!("{} at {state}, change_set_id {change_set}", stopping.reason.code()));
+            stopping
+                .detail
+                .insert(0, format!("{} at {state}, change_set_id {change_set}", stopping.reason.code()));
             stopping.reason = StopReason::BetweenLegAAndLegB;
         }
         if let (StopReason::GateFailed(GateId::Closeout), _) = (&stopping.reason, &report) {
@@ -202,10 +204,8 @@ impl Run<'_> {
     /// Between leg A and leg B nothing may fail for good (PROTOCOL §2).
     fn between_legs(&self, state: &RunState, reason: &StopReason) -> bool {
         let stage = matches!(state, RunState::At(Stage::CutLegACommitted | Stage::StructuralVerified));
-        let kind = matches!(
-            reason,
-            StopReason::GateFailed(_) | StopReason::Drift(_) | StopReason::AndEscalate(_)
-        );
+        let kind =
+            matches!(reason, StopReason::GateFailed(_) | StopReason::Drift(_) | StopReason::AndEscalate(_));
         stage && kind
     }
 
@@ -257,11 +257,16 @@ impl Run<'_> {
             Halt::Abort(error) => *error,
             other => {
                 let error = self.unrecorded(other);
-                let message = format!("{} ({}) could not be recorded: {error}", stop.code, stop.detail.join("; "));
+                let message =
+                    format!("{} ({}) could not be recorded: {error}", stop.code, stop.detail.join("; "));
                 DriveError::Port(crate::port::PortError::new(
                     "run_store",
                     "publish",
-                    if stop.code == "STOP_DISK_FULL" { PortErrorKind::Full } else { PortErrorKind::Unavailable },
+                    if stop.code == "STOP_DISK_FULL" {
+                        PortErrorKind::Full
+                    } else {
+                        PortErrorKind::Unavailable
+                    },
                     message,
                 ))
             }
@@ -281,7 +286,10 @@ impl Run<'_> {
             diff: Vec::new(),
             gate: report.clone(),
             artifacts: Vec::new(),
-            verdict: vec![("outcome".to_owned(), "FAIL".to_owned()), ("gate".to_owned(), report.gate.to_string())],
+            verdict: vec![
+                ("outcome".to_owned(), "FAIL".to_owned()),
+                ("gate".to_owned(), report.gate.to_string()),
+            ],
             final_sections: None,
         });
         self.tick();
@@ -301,20 +309,20 @@ impl Run<'_> {
         }
         let mut changed = false;
         let failed = matches!(self.sidecar.run_state(), Ok(RunState::Failed { .. }));
-        if let Some(outbox) = self.sidecar.outbox.clone().filter(|_| failed) {
-            if let Some(path) = self.file_once(&outbox).await {
-                let bytes = outbox.text.len() as u64;
-                self.sidecar.documents.push(crate::sidecar::Artifact { path, sha256: outbox.sha256, bytes });
-                self.sidecar.outbox = None;
-                changed = true;
-            }
+        if let Some(outbox) = self.sidecar.outbox.clone().filter(|_| failed)
+            && let Some(path) = self.file_once(&outbox).await
+        {
+            let bytes = outbox.text.len() as u64;
+            self.sidecar.documents.push(crate::sidecar::Artifact { path, sha256: outbox.sha256, bytes });
+            self.sidecar.outbox = None;
+            changed = true;
         }
         for i in 0..self.sidecar.stops.len() {
-            if self.sidecar.stops[i].uploaded.is_none() {
-                if let Some(digest) = self.upload_stop(i).await {
-                    self.sidecar.stops[i].uploaded = Some(digest);
-                    changed = true;
-                }
+            if self.sidecar.stops[i].uploaded.is_none()
+                && let Some(digest) = self.upload_stop(i).await
+            {
+                self.sidecar.stops[i].uploaded = Some(digest);
+                changed = true;
             }
         }
         if changed {
@@ -340,7 +348,12 @@ impl Run<'_> {
         let stored = self.ports.runs.load_revision(&self.sidecar.run_id, stop.revision).await.ok()??;
         let at_stop = Sidecar::from_bytes(&stored.bytes).ok()?;
         let text = stop_report(&at_stop, &stop).ok()?;
-        let outbox = Outbox { name: stop.name, sha256: Digest::of(text.as_bytes()), text, renderer: super::run::RENDERER };
+        let outbox = Outbox {
+            name: stop.name,
+            sha256: Digest::of(text.as_bytes()),
+            text,
+            renderer: super::run::RENDERER,
+        };
         self.file_once(&outbox).await.map(|_| outbox.sha256)
     }
 
@@ -366,7 +379,10 @@ impl Run<'_> {
 }
 
 /// The stop-route report: a function of the sidecar as it stood when the stop was written.
-pub(super) fn stop_report(sidecar: &Sidecar, stop: &StopRecord) -> Result<String, crate::report::ReportError> {
+pub(super) fn stop_report(
+    sidecar: &Sidecar,
+    stop: &StopRecord,
+) -> Result<String, crate::report::ReportError> {
     let dump = serde_json::to_string_pretty(sidecar).unwrap_or_default();
     let asks = stop_kinds(sidecar, stop).into_iter().map(|kind| ask_for_stop(sidecar, stop, kind)).collect();
     render_stop(&StopReport {

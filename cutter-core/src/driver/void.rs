@@ -12,7 +12,7 @@ use super::resume::open;
 use super::run::{Halt, Run, Stopping, payload_digest};
 use super::stopping::ask_for_stop;
 use super::{Caller, DriveError, Driven, Outcome, Ports, cut_phases};
-use crate::gate::void as gate;
+use crate::gate::{stored_approval, void as gate};
 use crate::id::RunId;
 use crate::machine::run::{GateId, Phase, RunState, Trigger};
 use crate::naming::EscalationKind;
@@ -117,8 +117,7 @@ impl Run<'_> {
             let payload = payload_digest(&write)?;
             let has_entry = entry.is_some();
             let judge = |facts: &EffectFacts| {
-                let pins = facts.survey_before.clone();
-                let facts = gate::VoidFacts { effect: facts.clone(), units, has_entry, pins };
+                let facts = gate::VoidFacts { effect: facts.clone(), units, has_entry };
                 cut_phases::commit_if_ok(gate::judge(&facts))
             };
             let phase = self.running().unwrap_or(Phase::CutLegA);
@@ -176,7 +175,8 @@ impl Run<'_> {
         let document = found.and_then(|d| String::from_utf8(d.bytes).ok()).unwrap_or_default();
         // Acknowledged drift voids an approval that was stored but not used: S2 -> S3.
         let status = self.sidecar.drift_pins.0.get(crate::drift::BACKLOG_STATUS).map(String::as_str);
-        let redefers = answer.ask.approval_type == crate::approval::DRIFT_ACK && status == Some("reviewed_approved");
+        let redefers =
+            answer.ask.approval_type == crate::approval::DRIFT_ACK && status == Some("reviewed_approved");
         let write = ReviewWrite {
             approval_id: intent.id("approval")?,
             review_decision_id: intent.id("review_decision")?,
@@ -195,14 +195,18 @@ impl Run<'_> {
             document,
             sha256: answer.sha256,
             nonce: stop.nonce.clone(),
-            fingerprint: answer.approval.fingerprint().to_owned(),
+            fingerprint: answer.approval.fingerprint().unwrap_or_default().to_owned(),
             actor: answer.approval.actor().to_owned(),
             expires: answer.approval.expires(),
             request_sha256: stop.uploaded.unwrap_or(crate::digest::Digest::from_bytes([0; 32])),
         };
         let payload = payload_digest(&write)?;
         let judge = |facts: &EffectFacts| {
-            cut_phases::commit_if_ok(cut_phases::judge_stored(GateId::FailureEscalation, None, facts))
+            cut_phases::commit_if_ok(stored_approval::judge(
+                GateId::FailureEscalation.as_str(),
+                redefers,
+                facts,
+            ))
         };
         let adopting = core::mem::replace(&mut self.adopting, true);
         let phase = self.running().unwrap_or(Phase::CutLegA);
@@ -240,7 +244,7 @@ fn escalation_record(stop: &StopRecord, answer: &Answer, now: jiff::Timestamp) -
         validated_utc: now,
         sha256: Some(answer.sha256),
         actor: answer.approval.actor().to_owned(),
-        fingerprint: answer.approval.fingerprint().to_owned(),
+        fingerprint: answer.approval.fingerprint().unwrap_or_default().to_owned(),
         decision: answer.approval.decision().as_str().to_owned(),
         occurrence: stop.n,
         expires_utc: answer.approval.expires(),

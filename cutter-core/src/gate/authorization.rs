@@ -78,7 +78,8 @@ pub const INVARIANTS: &[Invariant] = &[
     invariant("approval.review_decision_id", G, "review_decision_id is as asked", "spec 1 §3 SG_2"),
     invariant("approval.unit_count", G, "unit_count is as asked", "PROTOCOL §2 SG2"),
     invariant("approval.unit_set_digest", G, "unit_set_digest is as asked", "PROTOCOL §2 SG2"),
-    invariant("approval.stop_number", G, "stop_number is as asked", "PROTOCOL §5"),
+    invariant("approval.stop", G, "stop is as asked", "PROTOCOL §5"),
+    invariant("approval.stop_code", G, "stop_code is as asked", "PROTOCOL §5"),
     invariant("approval.observed_sha256", G, "observed_sha256 is as asked", "PROTOCOL §5"),
     invariant("approval.request_sha256", G, "request_sha256 is as asked", "D14"),
     invariant("approval.nonce", G, "nonce is the request's own", "D14"),
@@ -115,6 +116,9 @@ pub struct AuthorizationFacts {
     /// sha256 of the request as it stands now; `None` if it is not there.
     pub request_sha256_live: Option<Digest>,
 }
+
+/// Judges a decision as it is stored; see [`super::stored_approval`].
+pub use super::stored_approval::judge as judge_stored;
 
 /// Judges an approval.
 #[must_use]
@@ -295,7 +299,8 @@ impl AuthorizationFacts {
                     field::CHANGE_SET_ID => "0196ed9a-1c00-7000-8000-000000000003".to_owned(),
                     field::REVIEW_DECISION_ID => "0196ed9a-1c00-7000-8000-000000000004".to_owned(),
                     field::UNIT_COUNT => "7".to_owned(),
-                    field::STOP_NUMBER => "1".to_owned(),
+                    field::STOP => "1".to_owned(),
+                    field::STOP_CODE => "STOP_DRIFT_grants".to_owned(),
                     other => sha(other),
                 };
                 ((*key).to_owned(), value)

@@ -44,7 +44,12 @@ pub const INVARIANTS: &[Invariant] = &[
         "the backup's tables are counted and hashed, zero rows included",
         "PROTOCOL §7",
     ),
-    invariant("backup.time_recorded", G, "the time of the backup is recorded with it", SPEC),
+    invariant(
+        "backup.sidecar_record",
+        G,
+        "the sidecar records the backup with its sha256, size and time",
+        SPEC,
+    ),
 ];
 
 /// What was observed of the backup.
@@ -60,8 +65,8 @@ pub struct BackupFacts {
     pub rehash: Option<(Digest, u64)>,
     /// What it holds.
     pub summary: Option<BackupSummary>,
-    /// Is the time in the record?
-    pub recorded_at: bool,
+    /// Are name, sha256, size and time in the sidecar's record?
+    pub recorded: bool,
 }
 
 /// Upper case, without the spaces that people print fingerprints with.
@@ -126,7 +131,7 @@ pub fn judge(facts: &BackupFacts) -> GateReport {
                 ),
                 None => Check::new("backup.contents_counted", "at least one table", ABSENT, false),
             },
-            Check::truth("backup.time_recorded", facts.recorded_at),
+            Check::truth("backup.sidecar_record", facts.recorded),
         ],
     )
 }
@@ -158,7 +163,7 @@ impl BackupFacts {
                 base_state_sha: Digest::of(b"base"),
                 content_rows: 0,
             }),
-            recorded_at: true,
+            recorded: true,
         }
     }
 }
@@ -182,7 +187,7 @@ pub(crate) mod tests {
         "backup.blob_reads_back" => |f| f.rehash = Some((Digest::of(b"flipped"), 900));
         "backup.blob_reads_back" => |f| f.rehash = Some((Digest::of(b"ciphertext"), 899));
         "backup.contents_counted" => |f| f.summary = None;
-        "backup.time_recorded" => |f| f.recorded_at = false;
+        "backup.sidecar_record" => |f| f.recorded = false;
     }
 
     #[test]

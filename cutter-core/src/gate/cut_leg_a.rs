@@ -2,16 +2,15 @@
 //! drafts of the approved plan, on the approved base, under an approval used here and once.
 //! The transaction is committed only if this holds; the effect's record is the proof of COMMIT.
 
-use alloc::string::String;
 use alloc::vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::effect::{digest, no_drift_after, no_drift_before, number, text};
+use super::effect::{digest, no_drift_after, number, surveyed, text};
 use super::{Check, GateReport, Invariant, invariant};
 use crate::digest::Digest;
 use crate::machine::run::GateId;
-use crate::port::database::{EffectFacts, EffectName, Survey, fact};
+use crate::port::database::{EffectFacts, EffectName, fact};
 
 const G: GateId = GateId::CutLegA;
 const SPEC: &str = "spec 1 §4 IG_cut_leg_a_execute";
@@ -19,12 +18,11 @@ const SPEC: &str = "spec 1 §4 IG_cut_leg_a_execute";
 /// The invariants of this gate.
 pub const INVARIANTS: &[Invariant] = &[
     invariant(
-        "cut_leg_a.no_drift_before",
+        "cut_leg_a.surveyed",
         G,
-        "after the locks and before the write, everything stands as pinned",
+        "every drift dimension was looked at after the locks, before the write",
         "spec 1 §8, PROTOCOL §4",
     ),
-    invariant("cut_leg_a.approval_actor", G, "the approval names who approved", SPEC),
     invariant("cut_leg_a.approval_decision", G, "the stored decision is approve", "D14"),
     invariant("cut_leg_a.approval_used_once", G, "the approval is used by this effect and no other", "D14"),
     invariant(
@@ -74,23 +72,17 @@ pub struct LegAFacts {
     pub base_state: Digest,
     /// The pinned digest of the grant probe.
     pub grants_pin: Digest,
-    /// Drift pins before leg A.
-    pub pins: Survey,
-    /// Who approved, from the verified approval.
-    pub approval_actor: String,
 }
 
 /// Judges leg A.
 #[must_use]
 pub fn judge(facts: &LegAFacts) -> GateReport {
     let e = &facts.effect;
-    let actor = facts.approval_actor.trim();
     let created = number("cut_leg_a.created", e, fact::CREATED, facts.units);
     GateReport::new(
         G,
         vec![
-            no_drift_before("cut_leg_a.no_drift_before", e, &facts.pins),
-            Check::new("cut_leg_a.approval_actor", "a named approver", actor, !actor.is_empty()),
+            surveyed("cut_leg_a.surveyed", e),
             text("cut_leg_a.approval_decision", e, fact::APPROVAL_DECISION, "approve"),
             text("cut_leg_a.approval_used_once", e, fact::APPROVAL_USED_HERE, "true"),
             digest("cut_leg_a.base_state", e, fact::BASE_STATE, &facts.base_state),
@@ -99,7 +91,7 @@ pub fn judge(facts: &LegAFacts) -> GateReport {
             digest("cut_leg_a.writer_digest", e, fact::WRITER_DIGEST, &facts.writer_digest),
             number("cut_leg_a.all_draft", e, fact::NON_DRAFT, 0),
             text("cut_leg_a.entry_cut_applied", e, fact::ENTRY_STATUS, "cut_applied"),
-            no_drift_after("cut_leg_a.no_drift_after", EffectName::LegA, facts.units, e, &facts.pins),
+            no_drift_after("cut_leg_a.no_drift_after", EffectName::LegA, facts.units, e),
         ],
     )
 }
@@ -110,7 +102,7 @@ impl LegAFacts {
     #[must_use]
     pub fn example() -> Self {
         let (writer, base, grants) = (Digest::of(b"plan"), Digest::of(b"base"), Digest::of(b"grants"));
-        let pins = super::effect::example::pins("reviewed_approved");
+        let before = super::effect::example::survey("reviewed_approved");
         let values = [
             (fact::CREATED, "7"),
             (fact::NON_DRAFT, "0"),
@@ -122,13 +114,11 @@ impl LegAFacts {
             (fact::ENTRY_STATUS, "cut_applied"),
         ];
         Self {
-            effect: super::effect::example::facts(EffectName::LegA, 7, &pins, "cutter_exec", &values),
+            effect: super::effect::example::facts(EffectName::LegA, 7, &before, "cutter_exec", &values),
             units: 7,
             writer_digest: writer,
             base_state: base,
             grants_pin: grants,
-            pins,
-            approval_actor: "sovereign".into(),
         }
     }
 }
@@ -144,11 +134,7 @@ pub(crate) mod tests {
     }
 
     spoilers! { LegAFacts, judge;
-        "cut_leg_a.no_drift_before" => |f| {
-            f.effect.survey_before.0.insert("function.iu_core.fn_iu_create".into(), "swapped".into());
-        };
-        "cut_leg_a.no_drift_before" => |f| f.effect.survey_before = Survey::default();
-        "cut_leg_a.approval_actor" => |f| f.approval_actor = " ".into();
+        "cut_leg_a.surveyed" => |f| { f.effect.survey_before.0.remove(drift::MIGRATIONS); f.effect.survey_after.0.remove(drift::MIGRATIONS); };
         "cut_leg_a.approval_decision" => |f| set(&mut f, fact::APPROVAL_DECISION, "defer");
         "cut_leg_a.approval_used_once" => |f| set(&mut f, fact::APPROVAL_USED_HERE, "false");
         "cut_leg_a.base_state" => |f| set(&mut f, fact::BASE_STATE, &Digest::of(b"other").to_hex());
@@ -165,14 +151,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_unsurveyed_database_is_not_as_pinned_even_if_nothing_was_pinned() {
+    fn a_dimension_looked_at_only_once_has_moved() {
         let mut facts = LegAFacts::example();
-        facts.pins = Survey::default();
-        facts.effect.survey_before = Survey::default();
-        facts.effect.survey_after = Survey::default();
-        let failed = judge(&facts);
-        assert!(failed.as_map().get("cut_leg_a.no_drift_before") == Some(&false), "{failed}");
-        assert!(failed.as_map().get("cut_leg_a.no_drift_after") == Some(&false), "{failed}");
+        facts.effect.survey_after.0.remove(drift::TRIGGERS);
+        assert_eq!(judge(&facts).failures()[0].observed, "triggers: 0 -> absent");
+        facts.effect.survey_before.0.clear();
+        assert!(judge(&facts).failures().len() == 2);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 use super::{ABSENT, Check};
 use crate::digest::Digest;
-use crate::drift::{self, Difference};
+use crate::drift;
 use crate::port::database::{EffectFacts, EffectName, Survey};
 
 /// Holds if the named fact is there and is exactly this text.
@@ -25,31 +25,32 @@ pub(super) fn digest(id: &str, facts: &EffectFacts, name: &str, expected: &Diges
     text(id, facts, name, &expected.to_hex())
 }
 
-/// Holds if, after the locks and before the write, everything stands as pinned.
-pub(super) fn no_drift_before(id: &str, facts: &EffectFacts, pins: &Survey) -> Check {
-    judged(id, &facts.survey_before, drift::compare(pins, &facts.survey_before))
+/// Holds if every dimension was looked at after the locks and before the write. That the values
+/// are the pinned ones is judged by the driver before this gate, because drift is a stop that can
+/// be acknowledged and a failed gate is final; and because an adopted effect is judged again when
+/// the pins have moved on.
+pub(super) fn surveyed(id: &str, facts: &EffectFacts) -> Check {
+    Check { expected: "every dimension".into(), ..Check::empty(id, &unseen(&facts.survey_before)) }
 }
 
-/// Holds if, after the write, everything stands as pinned but for the effect's own moves.
-pub(super) fn no_drift_after(
-    id: &str,
-    effect: EffectName,
-    units: u64,
-    facts: &EffectFacts,
-    pins: &Survey,
-) -> Check {
-    judged(id, &facts.survey_after, drift::unexplained(effect, units, pins, &facts.survey_after))
+/// Holds if the write moved only what the effect explains, functions and triggers included. A
+/// dimension that one survey lacks has moved; one that both lack fails [`surveyed`].
+pub(super) fn no_drift_after(id: &str, effect: EffectName, units: u64, facts: &EffectFacts) -> Check {
+    let differences = drift::unexplained(effect, units, &facts.survey_before, &facts.survey_after);
+    let found: Vec<String> = differences
+        .iter()
+        .map(|d| {
+            let side = |v: &Option<String>| super::clip(v.as_deref().unwrap_or(ABSENT), 24);
+            format!("{}: {} -> {}", d.dimension, side(&d.expected), side(&d.observed))
+        })
+        .collect();
+    Check { expected: "nothing but the effect's own rows".into(), ..Check::empty(id, &found) }
 }
 
-/// A survey that lacks a dimension was not made: that is drift too, even if the pins lack it.
-fn judged(id: &str, live: &Survey, differences: Vec<Difference>) -> Check {
-    let unseen = drift::DIMENSIONS.iter().filter(|d| !live.0.contains_key(**d));
-    let mut found: Vec<String> = unseen.map(|d| format!("{d}: not surveyed")).collect();
-    found.extend(differences.iter().map(|d| {
-        let side = |v: &Option<String>| super::clip(v.as_deref().unwrap_or(ABSENT), 24);
-        format!("{}: {} -> {}", d.dimension, side(&d.expected), side(&d.observed))
-    }));
-    Check { expected: "as pinned".into(), ..Check::empty(id, &found) }
+/// Dimensions that a survey lacks: what was not looked at is not known to be as before.
+fn unseen(live: &Survey) -> Vec<String> {
+    let missing = drift::DIMENSIONS.iter().filter(|d| !live.0.contains_key(**d));
+    missing.map(|d| format!("{d}: not surveyed")).collect()
 }
 
 #[cfg(any(test, feature = "memory"))]
@@ -63,8 +64,8 @@ pub(crate) mod example {
     use crate::drift;
     use crate::port::database::{EffectFacts, EffectName, Survey};
 
-    /// Pins of a document without units.
-    pub(crate) fn pins(backlog: &str) -> Survey {
+    /// A survey of a document without units.
+    pub(crate) fn survey(backlog: &str) -> Survey {
         let mut map: BTreeMap<String, String> =
             drift::DIMENSIONS.iter().map(|d| ((*d).to_owned(), "0".to_owned())).collect();
         map.insert(drift::BACKLOG_STATUS.to_owned(), backlog.to_owned());
@@ -76,16 +77,16 @@ pub(crate) mod example {
     pub(crate) fn facts(
         effect: EffectName,
         units: u64,
-        pins: &Survey,
+        before: &Survey,
         principal: &str,
         values: &[(&str, &str)],
     ) -> EffectFacts {
-        let mut after = drift::expected_after(effect, units, pins, pins);
+        let mut after = drift::expected_after(effect, units, before, before);
         if effect == EffectName::WriteVerify {
             after.0.insert(drift::BACKLOG_STATUS.to_owned(), "verified_complete".to_owned());
         }
         EffectFacts {
-            survey_before: pins.clone(),
+            survey_before: before.clone(),
             survey_after: after,
             principal: principal.to_owned(),
             values: values.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),

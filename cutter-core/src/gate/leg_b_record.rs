@@ -5,10 +5,10 @@ use alloc::vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::effect::{no_drift_after, no_drift_before, number, text};
+use super::effect::{no_drift_after, number, surveyed, text};
 use super::{GateReport, Invariant, invariant};
 use crate::machine::run::GateId;
-use crate::port::database::{EffectFacts, EffectName, Survey, fact};
+use crate::port::database::{EffectFacts, EffectName, fact};
 
 const G: GateId = GateId::LegBRecord;
 const SPEC: &str = "spec 1 §4 IG_leg_b_record";
@@ -16,9 +16,9 @@ const SPEC: &str = "spec 1 §4 IG_leg_b_record";
 /// The invariants of this gate.
 pub const INVARIANTS: &[Invariant] = &[
     invariant(
-        "leg_b_record.no_drift_before",
+        "leg_b_record.surveyed",
         G,
-        "after the locks and before the write, everything stands as pinned",
+        "every drift dimension was looked at after the locks, before the write",
         "spec 1 §8, PROTOCOL §4",
     ),
     invariant("leg_b_record.change_set_unique", G, "the change set is there, once", SPEC),
@@ -48,15 +48,13 @@ pub const INVARIANTS: &[Invariant] = &[
     ),
 ];
 
-/// What leg B observed, beside the pins.
+/// What leg B observed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LegBFacts {
     /// Observed inside the transaction.
     pub effect: EffectFacts,
     /// Units of the change set.
     pub units: u64,
-    /// Drift pins after leg A.
-    pub pins: Survey,
 }
 
 /// Judges leg B.
@@ -66,12 +64,12 @@ pub fn judge(facts: &LegBFacts) -> GateReport {
     GateReport::new(
         G,
         vec![
-            no_drift_before("leg_b_record.no_drift_before", e, &facts.pins),
+            surveyed("leg_b_record.surveyed", e),
             number("leg_b_record.change_set_unique", e, fact::CHANGE_SETS, 1),
             text("leg_b_record.executor_signature", e, fact::EXECUTOR_SIGNATURE, "true"),
             number("leg_b_record.recorded_once", e, fact::ENVELOPES, 1),
             number("leg_b_record.lane_overlap", e, fact::LANE_OVERLAPS, 0),
-            no_drift_after("leg_b_record.no_drift_after", EffectName::LegB, facts.units, e, &facts.pins),
+            no_drift_after("leg_b_record.no_drift_after", EffectName::LegB, facts.units, e),
         ],
     )
 }
@@ -81,7 +79,7 @@ impl LegBFacts {
     /// Clean facts.
     #[must_use]
     pub fn example() -> Self {
-        let pins = super::effect::example::pins("cut_applied");
+        let before = super::effect::example::survey("cut_applied");
         let values = [
             (fact::CHANGE_SETS, "1"),
             (fact::EXECUTOR_SIGNATURE, "true"),
@@ -89,9 +87,8 @@ impl LegBFacts {
             (fact::LANE_OVERLAPS, "0"),
         ];
         Self {
-            effect: super::effect::example::facts(EffectName::LegB, 7, &pins, "cutter_exec", &values),
+            effect: super::effect::example::facts(EffectName::LegB, 7, &before, "cutter_exec", &values),
             units: 7,
-            pins,
         }
     }
 }
@@ -107,9 +104,7 @@ pub(crate) mod tests {
     }
 
     spoilers! { LegBFacts, judge;
-        "leg_b_record.no_drift_before" => |f| {
-            f.effect.survey_before.0.insert(drift::LATEST_VERSION.into(), "newer".into());
-        };
+        "leg_b_record.surveyed" => |f| { f.effect.survey_before.0.remove(drift::MIGRATIONS); f.effect.survey_after.0.remove(drift::MIGRATIONS); };
         "leg_b_record.change_set_unique" => |f| set(&mut f, fact::CHANGE_SETS, "2");
         "leg_b_record.executor_signature" => |f| { f.effect.values.remove(fact::EXECUTOR_SIGNATURE); };
         "leg_b_record.recorded_once" => |f| set(&mut f, fact::ENVELOPES, "2");

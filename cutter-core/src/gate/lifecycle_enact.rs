@@ -7,12 +7,12 @@ use alloc::vec;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::effect::{digest, no_drift_after, no_drift_before, number, text};
+use super::effect::{digest, no_drift_after, number, surveyed, text};
 use super::lifecycle_request::DECISION_TYPE;
 use super::{Check, GateReport, Invariant, invariant};
 use crate::digest::Digest;
 use crate::machine::run::GateId;
-use crate::port::database::{EffectFacts, EffectName, Survey, fact};
+use crate::port::database::{EffectFacts, EffectName, fact};
 
 const G: GateId = GateId::LifecycleEnact;
 const SPEC: &str = "spec 1 §4 IG_lifecycle_enact_execute";
@@ -20,9 +20,9 @@ const SPEC: &str = "spec 1 §4 IG_lifecycle_enact_execute";
 /// The invariants of this gate.
 pub const INVARIANTS: &[Invariant] = &[
     invariant(
-        "lifecycle_enact.no_drift_before",
+        "lifecycle_enact.surveyed",
         G,
-        "after the locks and before the write, everything stands as pinned",
+        "every drift dimension was looked at after the locks, before the write",
         "spec 1 §8, PROTOCOL §4",
     ),
     invariant(
@@ -109,8 +109,6 @@ pub struct EnactFacts {
     pub expected_actor: String,
     /// The pinned digest of the grant probe.
     pub grants_pin: Digest,
-    /// Drift pins before enactment.
-    pub pins: Survey,
 }
 
 /// Judges enactment.
@@ -122,7 +120,7 @@ pub fn judge(facts: &EnactFacts) -> GateReport {
     GateReport::new(
         G,
         vec![
-            no_drift_before("lifecycle_enact.no_drift_before", e, &facts.pins),
+            surveyed("lifecycle_enact.surveyed", e),
             Check::equal_some(
                 "lifecycle_enact.review_decision_matches",
                 &facts.review_decision_id,
@@ -141,7 +139,7 @@ pub fn judge(facts: &EnactFacts) -> GateReport {
             text("lifecycle_enact.trigger_iu", e, fact::TRIGGER_IU, "O"),
             text("lifecycle_enact.trigger_uv", e, fact::TRIGGER_UV, "O"),
             text("lifecycle_enact.triggers_fire", e, fact::REPLICATION_ROLE, "origin"),
-            no_drift_after("lifecycle_enact.no_drift_after", EffectName::Enact, facts.units, e, &facts.pins),
+            no_drift_after("lifecycle_enact.no_drift_after", EffectName::Enact, facts.units, e),
         ],
     )
 }
@@ -152,7 +150,7 @@ impl EnactFacts {
     #[must_use]
     pub fn example() -> Self {
         let (units, grants) = (Digest::of(b"units"), Digest::of(b"grants"));
-        let pins = super::effect::example::pins("verified_complete");
+        let before = super::effect::example::survey("verified_complete");
         let values = [
             (fact::DECISION_TYPE, DECISION_TYPE),
             (fact::EXPECTED_ACTOR, "sovereign"),
@@ -169,14 +167,13 @@ impl EnactFacts {
             (fact::REPLICATION_ROLE, "origin"),
         ];
         Self {
-            effect: super::effect::example::facts(EffectName::Enact, 7, &pins, "cutter_exec", &values),
+            effect: super::effect::example::facts(EffectName::Enact, 7, &before, "cutter_exec", &values),
             units: 7,
             unit_set_digest: units,
             review_decision_id: Uuid::from_u128(9),
             approved_review_decision_id: Some(Uuid::from_u128(9)),
             expected_actor: "sovereign".into(),
             grants_pin: grants,
-            pins,
         }
     }
 }
@@ -192,9 +189,7 @@ pub(crate) mod tests {
     }
 
     spoilers! { EnactFacts, judge;
-        "lifecycle_enact.no_drift_before" => |f| {
-            f.effect.survey_before.0.insert(drift::UNIT_DIGEST.into(), "edited".into());
-        };
+        "lifecycle_enact.surveyed" => |f| { f.effect.survey_before.0.remove(drift::MIGRATIONS); f.effect.survey_after.0.remove(drift::MIGRATIONS); };
         "lifecycle_enact.review_decision_matches" => |f| f.approved_review_decision_id = Some(Uuid::from_u128(8));
         "lifecycle_enact.review_decision_matches" => |f| f.approved_review_decision_id = None;
         "lifecycle_enact.decision_type" => |f| set(&mut f, fact::DECISION_TYPE, "void");

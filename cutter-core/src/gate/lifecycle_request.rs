@@ -6,10 +6,10 @@ use alloc::vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::effect::{no_drift_after, no_drift_before, number, text};
+use super::effect::{no_drift_after, number, surveyed, text};
 use super::{Check, GateReport, Invariant, invariant};
 use crate::machine::run::GateId;
-use crate::port::database::{EffectFacts, EffectName, Survey, fact};
+use crate::port::database::{EffectFacts, EffectName, fact};
 
 const G: GateId = GateId::LifecycleAuthz;
 const SPEC: &str = "spec 1 §3 SG_2_lifecycle_authz";
@@ -20,9 +20,9 @@ pub const DECISION_TYPE: &str = "lifecycle_enactment";
 /// The invariants of this gate.
 pub const INVARIANTS: &[Invariant] = &[
     invariant(
-        "lifecycle_request.no_drift_before",
+        "lifecycle_request.surveyed",
         G,
-        "after the locks and before the write, everything stands as pinned",
+        "every drift dimension was looked at after the locks, before the write",
         "spec 1 §8, PROTOCOL §4",
     ),
     invariant(
@@ -50,8 +50,6 @@ pub struct LifecycleRequestFacts {
     pub units: u64,
     /// Who is expected to sign.
     pub expected_actor: String,
-    /// Drift pins before the request.
-    pub pins: Survey,
 }
 
 /// Judges the request row.
@@ -62,17 +60,11 @@ pub fn judge(facts: &LifecycleRequestFacts) -> GateReport {
     GateReport::new(
         G,
         vec![
-            no_drift_before("lifecycle_request.no_drift_before", e, &facts.pins),
+            surveyed("lifecycle_request.surveyed", e),
             number("lifecycle_request.decision_new", e, fact::DECISION_REUSED, 0),
             text("lifecycle_request.decision_type", e, fact::DECISION_TYPE, DECISION_TYPE),
             Check { ok: actor.ok && !facts.expected_actor.is_empty(), ..actor },
-            no_drift_after(
-                "lifecycle_request.no_drift_after",
-                EffectName::Sg2Request,
-                facts.units,
-                e,
-                &facts.pins,
-            ),
+            no_drift_after("lifecycle_request.no_drift_after", EffectName::Sg2Request, facts.units, e),
         ],
     )
 }
@@ -82,17 +74,16 @@ impl LifecycleRequestFacts {
     /// Clean facts.
     #[must_use]
     pub fn example() -> Self {
-        let pins = super::effect::example::pins("verified_complete");
+        let before = super::effect::example::survey("verified_complete");
         let values = [
             (fact::DECISION_REUSED, "0"),
             (fact::DECISION_TYPE, DECISION_TYPE),
             (fact::EXPECTED_ACTOR, "sovereign"),
         ];
         Self {
-            effect: super::effect::example::facts(EffectName::Sg2Request, 7, &pins, "cutter_exec", &values),
+            effect: super::effect::example::facts(EffectName::Sg2Request, 7, &before, "cutter_exec", &values),
             units: 7,
             expected_actor: "sovereign".into(),
-            pins,
         }
     }
 }
@@ -108,9 +99,7 @@ pub(crate) mod tests {
     }
 
     spoilers! { LifecycleRequestFacts, judge;
-        "lifecycle_request.no_drift_before" => |f| {
-            f.effect.survey_before.0.insert(drift::APPROVALS.into(), "9".into());
-        };
+        "lifecycle_request.surveyed" => |f| { f.effect.survey_before.0.remove(drift::MIGRATIONS); f.effect.survey_after.0.remove(drift::MIGRATIONS); };
         "lifecycle_request.decision_new" => |f| set(&mut f, fact::DECISION_REUSED, "1");
         "lifecycle_request.decision_type" => |f| set(&mut f, fact::DECISION_TYPE, "cut_authorization");
         "lifecycle_request.expected_actor" => |f| set(&mut f, fact::EXPECTED_ACTOR, "operator");

@@ -37,6 +37,7 @@ pub const INVARIANTS: &[Invariant] = &[
         "DESIGN §5, D34",
     ),
     invariant("source_pin.text_is_utf8", G, "the text is UTF-8", "DESIGN §5"),
+    invariant("source_pin.text_markable", G, "the profile makes units of the text", "DESIGN §5"),
     invariant(
         "source_pin.manifest_digest_matches",
         G,
@@ -56,12 +57,14 @@ pub struct SourcePinFacts {
     pub text_sha: Option<Digest>,
     /// Length of the text as read, in bytes.
     pub text_bytes: u64,
-    /// Manifest digest, freshly computed.
-    pub manifest_digest: Digest,
+    /// Manifest digest, freshly computed; `None` if the text could not be marked.
+    pub manifest_digest: Option<Digest>,
     /// The run's limit for `text_bytes`.
     pub max_bytes: u64,
     /// Is the text UTF-8?
     pub utf8: bool,
+    /// Why no plan can be made of the text, if none can.
+    pub refused: Option<String>,
 }
 
 /// Judges the source.
@@ -95,12 +98,13 @@ pub fn judge(facts: &SourcePinFacts) -> GateReport {
             },
             Check::within("source_pin.text_within_limit", 0, facts.max_bytes, facts.text_bytes),
             Check::truth("source_pin.text_is_utf8", facts.utf8),
-            match (latest, pinned) {
-                (Some(_), Some(pin)) => Check::equal(manifest, &pin, &facts.manifest_digest),
-                (Some(_), None) => {
-                    Check::new(manifest, "not pinned before: recorded now", facts.manifest_digest, true)
+            Check::empty("source_pin.text_markable", facts.refused.as_slice()),
+            match (latest, pinned, &facts.manifest_digest) {
+                (Some(_), Some(pin), fresh) => Check::equal_some(manifest, &pin, fresh.as_ref()),
+                (Some(_), None, Some(fresh)) => {
+                    Check::new(manifest, "not pinned before: recorded now", fresh, true)
                 }
-                (None, _) => Check::new(manifest, "a version to compare with", ABSENT, false),
+                _ => Check::new(manifest, "a digest to compare", ABSENT, false),
             },
         ],
     )
@@ -129,9 +133,10 @@ impl SourcePinFacts {
             }),
             text_sha: Some(sha),
             text_bytes: 4,
-            manifest_digest: Digest::of(b"manifest"),
+            manifest_digest: Some(Digest::of(b"manifest")),
             max_bytes: 4,
             utf8: true,
+            refused: None,
         }
     }
 }
@@ -154,7 +159,9 @@ pub(crate) mod tests {
         "source_pin.text_length_matches" => |f| latest(&mut f).bytes = 5;
         "source_pin.text_within_limit" => |f| f.max_bytes = 3;
         "source_pin.text_is_utf8" => |f| f.utf8 = false;
-        "source_pin.manifest_digest_matches" => |f| f.manifest_digest = Digest::of(b"other");
+        "source_pin.manifest_digest_matches" => |f| f.manifest_digest = Some(Digest::of(b"other"));
+        "source_pin.manifest_digest_matches" => |f| f.manifest_digest = None;
+        "source_pin.text_markable" => |f| f.refused = Some("duplicate address".into());
     }
 
     #[test]
@@ -163,7 +170,7 @@ pub(crate) mod tests {
         latest(&mut facts).manifest_digest = None;
         let report = judge(&facts);
         assert!(report.ok(), "{report}");
-        assert!(report.checks.iter().any(|c| c.observed == facts.manifest_digest.to_hex()));
+        assert!(report.checks.iter().any(|c| c.observed == Digest::of(b"manifest").to_hex()));
     }
 
     #[test]

@@ -7,21 +7,24 @@ use alloc::vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::effect::{no_drift_after, no_drift_before, number};
+use super::effect::{no_drift_after, number, surveyed};
 use super::structural_verify::{self, StructuralExpected};
 use super::{ABSENT, Check, GateReport, Invariant, invariant};
 use crate::machine::run::GateId;
-use crate::port::database::{EffectFacts, EffectName, Survey, fact};
+use crate::port::database::{EffectFacts, EffectName, fact};
 
 const G: GateId = GateId::WriteVerify;
 const SPEC: &str = "spec 1 §4 IG_write_verify";
 
+/// The login that verifies, and no other.
+pub const VERIFIER_PRINCIPAL: &str = "cutter_verify";
+
 /// The invariants of this gate.
 pub const INVARIANTS: &[Invariant] = &[
     invariant(
-        "write_verify.no_drift_before",
+        "write_verify.surveyed",
         G,
-        "after the locks and before the write, everything stands as pinned",
+        "every drift dimension was looked at after the locks, before the write",
         "spec 1 §8, PROTOCOL §4",
     ),
     invariant(
@@ -56,17 +59,13 @@ pub const INVARIANTS: &[Invariant] = &[
     ),
 ];
 
-/// What the verifier observed, beside the plan and the pins.
+/// What the verifier observed, beside the plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteVerifyFacts {
     /// Observed inside the transaction, with the structural recount.
     pub effect: EffectFacts,
     /// What the plan says must be there.
     pub expected: StructuralExpected,
-    /// The login that must verify, `cutter_verify`.
-    pub verifier_principal_expected: String,
-    /// Drift pins after leg B.
-    pub pins: Survey,
 }
 
 /// Judges the verification.
@@ -74,13 +73,13 @@ pub struct WriteVerifyFacts {
 pub fn judge(facts: &WriteVerifyFacts) -> GateReport {
     let e = &facts.effect;
     let executor = e.values.get(fact::EXECUTOR_PRINCIPAL).map_or("", String::as_str);
-    let wanted = &facts.verifier_principal_expected;
+    let wanted = VERIFIER_PRINCIPAL;
     let verifier = "write_verify.verifier_principal";
     GateReport::new(
         G,
         vec![
-            no_drift_before("write_verify.no_drift_before", e, &facts.pins),
-            Check::new(verifier, wanted, &e.principal, !wanted.is_empty() && *wanted == e.principal),
+            surveyed("write_verify.surveyed", e),
+            Check::new(verifier, wanted, &e.principal, wanted == e.principal),
             Check::new(
                 "write_verify.separate_principals",
                 format!("an executor other than {wanted}"),
@@ -89,13 +88,7 @@ pub fn judge(facts: &WriteVerifyFacts) -> GateReport {
             ),
             recount(facts),
             number("write_verify.verified_once", e, fact::VERIFY_RESULTS, 1),
-            no_drift_after(
-                "write_verify.no_drift_after",
-                EffectName::WriteVerify,
-                facts.expected.units,
-                e,
-                &facts.pins,
-            ),
+            no_drift_after("write_verify.no_drift_after", EffectName::WriteVerify, facts.expected.units, e),
         ],
     )
 }
@@ -127,13 +120,13 @@ impl WriteVerifyFacts {
     /// Clean facts of a cut of seven units.
     #[must_use]
     pub fn example() -> Self {
-        let pins = super::effect::example::pins("cut_applied");
+        let before = super::effect::example::survey("cut_applied");
         let expected = StructuralExpected::example();
         let values = [(fact::VERIFY_RESULTS, "1"), (fact::EXECUTOR_PRINCIPAL, "cutter_exec")];
         let mut effect =
-            super::effect::example::facts(EffectName::WriteVerify, 7, &pins, "cutter_verify", &values);
+            super::effect::example::facts(EffectName::WriteVerify, 7, &before, "cutter_verify", &values);
         effect.structural = Some(expected.agreeing_facts());
-        Self { effect, expected, verifier_principal_expected: "cutter_verify".into(), pins }
+        Self { effect, expected }
     }
 }
 
@@ -148,9 +141,7 @@ pub(crate) mod tests {
     }
 
     spoilers! { WriteVerifyFacts, judge;
-        "write_verify.no_drift_before" => |f| {
-            f.effect.survey_before.0.insert(drift::UNIT_DIGEST.into(), "edited".into());
-        };
+        "write_verify.surveyed" => |f| { f.effect.survey_before.0.remove(drift::MIGRATIONS); f.effect.survey_after.0.remove(drift::MIGRATIONS); };
         "write_verify.verifier_principal" => |f| f.effect.principal = "postgres".into();
         "write_verify.separate_principals" => |f| set(&mut f, fact::EXECUTOR_PRINCIPAL, "cutter_verify");
         "write_verify.separate_principals" => |f| { f.effect.values.clear(); set(&mut f, fact::VERIFY_RESULTS, "1"); };

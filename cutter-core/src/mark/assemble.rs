@@ -51,6 +51,7 @@ pub(super) struct Assembler<'a> {
     taken: BTreeMap<String, u32>,
     candidates: Vec<Candidate>,
     duplicates: Vec<Duplicate>,
+    folded: usize,
 }
 
 /// An open division: its order, its address and what its children's addresses start with.
@@ -77,6 +78,7 @@ impl<'a> Assembler<'a> {
             taken: BTreeMap::new(),
             candidates: Vec::new(),
             duplicates: Vec::new(),
+            folded: 0,
         }
     }
 
@@ -173,6 +175,7 @@ impl<'a> Assembler<'a> {
                 if follows && fits {
                     last.title.span.end = node.title.span.end;
                     last.rest = node.rest;
+                    self.folded += 1;
                     continue;
                 }
             }
@@ -255,7 +258,7 @@ impl<'a> Assembler<'a> {
         merged: usize,
         is_document: bool,
     ) -> Result<Marked, MarkError> {
-        cite(&mut self.candidates, &self.context.profile.citation_kinds);
+        cite(&mut self.candidates, &self.context.profile.citation_kinds, &self.taken);
         check_partition(self.region, self.candidates.iter().map(|c| (c.start, c.end)))?;
         if self.region.is_empty() {
             push_bounded(
@@ -277,6 +280,9 @@ impl<'a> Assembler<'a> {
         ];
         if is_document {
             why.push("the only level-1 heading comes first: it is the document".to_string());
+        }
+        if self.folded > 0 {
+            why.push(format!("{} headings are the titles of the number headings before them", self.folded));
         }
         if merged > 0 {
             why.push(format!("{merged} headings below the depth limit stay in their parent's unit"));
@@ -324,18 +330,22 @@ fn next_at_or_above(levels: &[u8]) -> Vec<Option<usize>> {
 }
 
 /// Fills in citation addresses where they are unique, among themselves and beside every
-/// canonical address that is another unit's.
-fn cite(candidates: &mut [Candidate], kinds: &[String]) {
+/// canonical address (`taken`, without `~n`) that is another unit's.
+fn cite(candidates: &mut [Candidate], kinds: &[String], taken: &BTreeMap<String, u32>) {
     let cited: Vec<Option<Address>> = candidates.iter().map(|c| c.address.citation(kinds)).collect();
     let mut uses: BTreeMap<&Address, u32> = BTreeMap::new();
-    for (candidate, citation) in candidates.iter().zip(&cited) {
-        *uses.entry(&candidate.address).or_insert(0) += 1;
-        if let Some(citation) = citation.as_ref().filter(|c| **c != candidate.address) {
-            *uses.entry(citation).or_insert(0) += 1;
-        }
+    for citation in cited.iter().flatten() {
+        *uses.entry(citation).or_insert(0) += 1;
     }
-    let unique: Vec<bool> =
-        cited.iter().map(|c| c.as_ref().is_some_and(|c| uses.get(c).is_some_and(|&n| n == 1))).collect();
+    let is_unique = |candidate: &Candidate, citation: &Address| {
+        uses.get(citation).is_some_and(|&n| n == 1)
+            && (*citation == candidate.address || !taken.contains_key(citation.as_str()))
+    };
+    let unique: Vec<bool> = candidates
+        .iter()
+        .zip(&cited)
+        .map(|(candidate, citation)| citation.as_ref().is_some_and(|citation| is_unique(candidate, citation)))
+        .collect();
     for ((candidate, citation), unique) in candidates.iter_mut().zip(cited).zip(unique) {
         candidate.citation_address = citation.filter(|_| unique);
     }

@@ -39,7 +39,7 @@ pub(super) fn parsed_headings(text: &str) -> Vec<Heading> {
                 depth += 1;
                 let start = if range.start == 0 { 0 } else { range.start + skip };
                 let span = whole_lines(text, line_start(text, start)..range.end + skip);
-                let setext = !text[span.clone()].trim_start_matches(['\u{feff}', ' ']).starts_with('#');
+                let setext = !is_atx(text[span.clone()].trim_start_matches(['\u{feff}', ' ']));
                 found.push(Heading { span, level: level as u8, setext });
             }
             Event::Start(_) => depth += 1,
@@ -48,6 +48,12 @@ pub(super) fn parsed_headings(text: &str) -> Vec<Heading> {
         }
     }
     found
+}
+
+fn is_atx(line: &str) -> bool {
+    let level = line.bytes().take_while(|&b| b == b'#').count();
+    let spaced = line.as_bytes().get(level).is_none_or(|b| b.is_ascii_whitespace() || *b == 0x0b);
+    (1..=6).contains(&level) && spaced
 }
 
 fn line_start(text: &str, at: usize) -> usize {

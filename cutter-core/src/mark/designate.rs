@@ -2,6 +2,7 @@
 //! left as its title. Everything it knows comes from the profile.
 
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use crate::address::check_label;
 use crate::address::numeral::{cjk, roman};
@@ -31,8 +32,12 @@ pub(super) fn designate<'p, 't>(profile: &'p Profile, title: &'t str) -> Option<
     }
     let kind = profile.decimal_kind.as_deref()?;
     let (label, rest) = decimal(title)?;
-    // `1. Article I` is the article; the number before it only counts.
-    if let Some(found) = word_first(profile, rest) {
+    // `1. Article I` is the article and `1. I First Amendment` the amendment: the number
+    // before only counts, in one numeral or two.
+    let (token, after) = rest.split_once(' ').unwrap_or((rest, ""));
+    let again = roman(token).filter(|n| n.to_string() == label).map(|_| after);
+    let counted = |rest| word_first(profile, rest).or_else(|| number_first(profile, rest));
+    if let Some(found) = counted(rest).or_else(|| again.and_then(counted)) {
         return Some(found);
     }
     let rank = profile.designators.iter().find(|d| d.kind == kind).map_or(u32::MAX / 2, |d| d.rank);
@@ -213,6 +218,9 @@ fn digits(text: &str) -> Option<(String, &str)> {
         label.push(digit);
         rest = &rest[rest.chars().next().map_or(0, char::len_utf8)..];
     }
+    if label.is_empty() {
+        return None;
+    }
     let letters = rest.find(|c: char| !c.is_ascii_alphabetic()).unwrap_or(rest.len());
     if letters > 2
         || rest[letters..].starts_with(char::is_alphanumeric) && superscript(&rest[letters..]).is_none()
@@ -222,7 +230,7 @@ fn digits(text: &str) -> Option<(String, &str)> {
     label.push_str(&rest[..letters].to_ascii_lowercase());
     let (label, rest) = tail(label, &rest[letters..]);
     let glued = rest.starts_with(|c: char| c.is_alphanumeric());
-    (!label.is_empty() && !glued).then_some((label, rest))
+    (!glued).then_some((label, rest))
 }
 
 /// The parts after a number's first atom: `.1`, `-A`, `(a)`, `¹`.
@@ -307,19 +315,30 @@ fn trim_title(rest: &str) -> &str {
 pub(super) fn section_type<'p>(profile: &'p Profile, kind: &str, title: &str) -> &'p str {
     let folded = fold_case(title);
     let bare = folded.trim_matches(|c: char| !c.is_alphanumeric());
-    let by_title = profile
-        .title_section_types
-        .iter()
-        .find(|rule| if rule.whole { bare == rule.title } else { holds_words(&folded, &rule.title) });
+    let starts = word_starts(&folded);
+    let by_title = profile.title_section_types.iter().find(|rule| {
+        if rule.whole { bare == rule.title } else { holds_words(&folded, &starts, &rule.title) }
+    });
     by_title
         .map(|rule| &rule.section_type)
         .or_else(|| profile.kind_section_types.get(kind))
         .unwrap_or(&profile.default_section_type)
 }
 
-fn holds_words(text: &str, words: &str) -> bool {
-    text.match_indices(words).any(|(at, _)| {
-        !text[..at].ends_with(char::is_alphanumeric)
-            && !text[at + words.len()..].starts_with(char::is_alphanumeric)
+/// True where `words` stands in `text` as whole words; `starts` are where words start.
+fn holds_words(text: &str, starts: &[usize], words: &str) -> bool {
+    starts.iter().any(|&at| {
+        text[at..].strip_prefix(words).is_some_and(|after| !after.starts_with(char::is_alphanumeric))
     })
+}
+
+fn word_starts(text: &str) -> Vec<usize> {
+    let mut inside = false;
+    let begins = |(at, c): (usize, char)| {
+        let letter = c.is_alphanumeric();
+        let begin = letter && !core::mem::replace(&mut inside, letter);
+        inside = letter;
+        begin.then_some(at)
+    };
+    text.char_indices().filter_map(begins).collect()
 }

@@ -9,6 +9,7 @@ use crate::profile::SetextRules;
 
 use super::assemble::{Assembler, Title};
 use super::blocks::{Heading, parsed_headings, plain_title, title_span};
+use super::scan::scan_headings;
 use super::{
     Lines, MarkContext, MarkError, Marked, Marker, Region, Warning, check_text, region_text, warning,
 };
@@ -24,7 +25,7 @@ impl Marker for MarkdownMarker {
         let mut warnings = Vec::new();
         let mut lines = Lines::new(source);
         let mut titles = Vec::new();
-        for heading in parsed_headings(text) {
+        for heading in scan_headings(text).unwrap_or_else(|| parsed_headings(text)) {
             let span = title_span(text, &heading);
             let raw = &text[span.clone()];
             if heading.setext
@@ -75,17 +76,21 @@ fn implausible(title: &str, whole: &str, rules: &SetextRules) -> Option<&'static
     let (mut count, mut table) = (0, false);
     for line in lines {
         count += 1;
-        table |= line.trim_start().starts_with('|');
+        // A bar, or a run of blanks between words: columns, not a title.
+        table |=
+            line.trim_start().starts_with('|') || line.trim().contains("   ") || line.trim().contains('\t');
     }
     let within = |bound: u32, observed: usize| observed <= usize::try_from(bound).unwrap_or(usize::MAX);
     if !rules.accept {
         Some("the profile takes no underlined headings")
     } else if underline.len() < usize::try_from(rules.min_underline).unwrap_or(usize::MAX) {
         Some("the underline is too short")
+    } else if underline.len() > title.len() + usize::try_from(rules.max_overhang).unwrap_or(usize::MAX) {
+        Some("the underline is a ruler, much longer than the text")
     } else if !within(rules.max_lines, count) || !within(rules.max_bytes, title.len()) {
         Some("the paragraph is too long for a title")
     } else if table {
-        Some("the paragraph is a table")
+        Some("the paragraph has columns")
     } else if !title.chars().any(char::is_alphanumeric) {
         Some("the paragraph has no letter or digit")
     } else {

@@ -1,14 +1,185 @@
+//! What real files do to a marker, one test a trap.
+
 use super::*;
+use std::string::ToString;
 
 #[test]
-fn smoke() {
-    let source = b"# Doc\n\nintro\n\n## Chapter I\n\n### Article 1\n\na\n";
-    let profile = Profile::built_in("markdown").unwrap();
-    let limits = MarkLimits::default();
-    let doc = DocumentId::parse("X").unwrap();
-    let context = MarkContext { document_id: &doc, profile: &profile, limits: &limits };
-    let region = body_region(source, &profile).unwrap();
-    let marked = MarkdownMarker.mark(source, region, &context).unwrap();
-    let list: Vec<&str> = marked.candidates.iter().map(|c| c.address.as_str()).collect();
-    assert_eq!(list, ["X", "X/ch-1", "X/ch-1/art-1"]);
+fn front_matter_that_reads_as_a_setext_heading() {
+    let text = "---\nTitle: Gesetz\nslug: g\n\n---\n\n# Gesetz\n\n## § 1 Zweck\n\ntext\n";
+    cuts(text, &[".", "sec-1"]);
+    assert_eq!(mark(text).region.start, text.find("\n# Gesetz").unwrap());
+    cuts("---\ntitle: x\n...\n\n# A\n\n## B\n", &[".", "h-b"]);
+    cuts(
+        "---\ntitle: x\n\n--- abstract\n\nwords\n\n--- middle\n\n# One\n\n# Two\n",
+        &["front", "h-one", "h-two"],
+    );
 }
+
+#[test]
+fn rulers_in_pairs_in_mid_document_hide_nothing() {
+    cuts("# A\n\n---\n\n## B\n\n---\n\n## C\n\nkey: value\n\n---\n", &[".", "h-b", "h-c"]);
+}
+
+#[test]
+fn a_byte_order_mark_before_the_first_heading() {
+    let text = "\u{feff}# Charter\n\n## Mission\n";
+    cuts(text, &[".", "h-mission"]);
+    assert_eq!(mark(text).region.start, 0);
+    assert_eq!(mark(text).candidates[0].start, 0);
+    cuts("\u{feff}---\nt: x\n---\n# Charter\n## Mission\n", &[".", "h-mission"]);
+    cuts("\u{feff}Charter\n=======\n\n## Mission\n", &[".", "h-mission"]);
+}
+
+#[test]
+fn every_kind_of_line_end() {
+    cuts("# A\r\n\r\n## B\r\ntext\r\n## C\r\n", &[".", "h-b", "h-c"]);
+    cuts("# A\r\r## B\rtext\r## C\r", &[".", "h-b", "h-c"]);
+    cuts("# A\n\n## B\r\ntext\r# not at\n## C\n", &["h-a", "h-a/h-b", "h-not-at", "h-not-at/h-c"]);
+    let text = "# A\r## B ##\rx";
+    let marked = mark(text);
+    assert_eq!(&text[marked.candidates[1].start..], "## B ##\rx");
+    assert_eq!(&text[marked.candidates[1].body_start..], "x");
+}
+
+#[test]
+fn number_signs_that_are_no_headings() {
+    for hidden in [
+        "```\n# no\n```\n",
+        "~~~text\n# no\n```\n# no\n~~~\n",
+        "    # no\n",
+        "\t# no\n",
+        "<!--\n# no\n\n# no\n-->\n",
+        "<!-- # no -->\n",
+        "<pre>\n# no\n\n# no\n</pre>\n",
+        "<script>\n# no\n</script>\n",
+        "> # no\n> text\n",
+        "- # no\n",
+        "- item\n\n  # no\n",
+        "1. item\n\n   ```\n   # no\n   ```\n",
+        "\\# no\n",
+        "#no\n",
+        "####### no\n",
+        "`\n# \n`\n".trim_start_matches("`\n# \n`\n"),
+    ] {
+        let text = std::format!("# A\n\n{hidden}\n## B\n\ntext\n");
+        cuts(&text, &[".", "h-b"]);
+    }
+}
+
+#[test]
+fn an_unclosed_fence_reaches_to_the_end() {
+    cuts("# A\n\n## B\n\n~~~\"noise\n\n## C\n\n## D\n", &[".", "h-b"]);
+}
+
+#[test]
+fn no_blank_after_the_number_signs_is_text() {
+    cuts("##Titel\n\n### Artikel 1\n\n###Artikel 2\n", &["front", "h-artikel-1"]);
+}
+
+#[test]
+fn rulers_and_form_lines_do_not_become_headings() {
+    for (form, rest) in [
+        ("N$\n --\n", "short"),
+        ("| a | b |\n---\n", "columns"),
+        ("Name:              Date:\n----------------\n", "columns"),
+        ("one\ntwo\nthree\n-----\n", "too long"),
+        ("___ ...\n-------\n", "no letter"),
+        ("Name\n----------------------------------------------------------------------\n", "ruler"),
+    ] {
+        let text = std::format!("# A\n\n## B\n\n{form}\n## C\n");
+        cuts(&text, &[".", "h-b", "h-c"]);
+        let marked = mark(&text);
+        assert_eq!(marked.warnings.len(), 1, "{form:?}");
+        assert_eq!(marked.warnings[0].code, "setext_ignored");
+        assert_eq!(marked.warnings[0].line, Some(5));
+        assert!(marked.warnings[0].message.contains(rest), "{}", marked.warnings[0].message);
+    }
+    cuts("Title\n=====\n\nSection 1\n---------\n\nx\n\nTwo\nlines\n-----\n", &[".", "sec-1", "h-two-lines"]);
+}
+
+#[test]
+fn headings_that_are_links_bold_code_or_go_on() {
+    cuts("## 1. [Article I](https://example.org/(x)#y)\n\n### Section 1\n", &["art-1", "art-1/sec-1"]);
+    cuts("# Doc\n\n### 1. **I** [First Amendment](https://example.org)\n", &[".", "amend-1"]);
+    cuts("# Doc\n\n#### **Article 52-A. *Name***\n", &[".", "art-52-a"]);
+    cuts("# Doc\n\n## The `cut` _plan_ &amp; <b>more</b> ![img](x)\n", &[".", "h-the-cut-plan-more"]);
+    cuts("# Doc\n\n## Article 9 of the\nlong title\n\ntext\n", &[".", "art-9"]);
+    cuts("# Doc\n\n## [Scope][ref]\n\n[ref]: https://example.org\n", &[".", "h-scope"]);
+    cuts("# Doc\n\n## Frames {#frames}\n\n## 2\\. Scope\n", &[".", "h-frames", "sec-2"]);
+}
+
+#[test]
+fn number_and_title_as_two_headings() {
+    cuts("# Doc\n\n## Chapter I\n\n## General provisions\n\n### Article 1\n", &[".", "ch-1", "ch-1/art-1"]);
+    cuts("# Doc\n\n## Annex 1\n\n### Form of request\n\ntext\n\n## Annex 2\n", &[".", "annex-1", "annex-2"]);
+    // Two headings below are children, not a title.
+    cuts("# Doc\n\n## Chapter I\n\n### Aims\n\n### Means\n", &[".", "ch-1", "ch-1/h-aims", "ch-1/h-means"]);
+    // Text between them: the chapter has a body of its own.
+    cuts("# Doc\n\n## Chapter I\n\nx\n\n## Aims\n", &[".", "ch-1", "h-aims"]);
+    // The title at a shallower level, for conventions that write so.
+    let czech = "# Doc\n\n##### § 1\n\n#### Scope\n\ntext\n\n##### § 2\n\n#### Terms\n";
+    let marked = mark_with(czech.as_bytes(), |profile, _| profile.fold_titles = FoldTitles::Any).unwrap();
+    assert_eq!(names(&marked), [".", "sec-1", "sec-2"]);
+    let unfolded = mark_with(czech.as_bytes(), |profile, _| profile.fold_titles = FoldTitles::None).unwrap();
+    assert_eq!(names(&unfolded), [".", "sec-1", "h-scope", "h-scope/sec-2", "h-terms"]);
+}
+
+#[test]
+fn levels_that_jump_stand_still_or_are_inverted() {
+    cuts("# A\n\n### B\n\n##### C\n\n### D\n", &[".", "h-b", "h-b/h-c", "h-d"]);
+    cuts("### Part I x\n\n### Chapter 1 y\n\n### Article 1\n", &["part-1", "ch-1", "art-1"]);
+    cuts("#### Section I x\n\n### Chapter I y\n\n##### Article 1\n", &["sec-1", "ch-1", "ch-1/art-1"]);
+    let by_rank =
+        |text: &str| mark_with(text.as_bytes(), |profile, _| profile.nesting = Nesting::Rank).unwrap();
+    let flat =
+        by_rank("### Part I x\n\n### Chapter 1 y\n\n### Article 1\n\n### Part II z\n\n### Article 2\n");
+    assert_eq!(names(&flat), ["part-1", "part-1/ch-1", "part-1/ch-1/art-1", "part-2", "part-2/art-2"]);
+}
+
+#[test]
+fn empty_sections_and_no_sections() {
+    cuts("# A\n## B\n## C\n", &[".", "h-b", "h-c"]);
+    cuts("#\n\n##\n\n##\n", &["h", "h/h", "h/h~2"]);
+    cuts("", &[]);
+    assert_eq!(mark("").warnings[0].code, "empty_region");
+    cuts("just text", &["front"]);
+    assert_eq!(mark("just text").warnings[0].code, "no_headings");
+    cuts("\n \n", &["front"]);
+    cuts("# Only a title\n", &["."]);
+}
+
+#[test]
+fn text_that_is_not_nfc_or_holds_invisible_and_odd_blanks() {
+    let (composed, apart) =
+        ("# D\n\n## Điều khoản é\n", "# D\n\n## Đie\u{302}\u{300}u khoa\u{309}n e\u{301}\n");
+    assert_eq!(names(&mark(composed)), names(&mark(apart)));
+    cuts("# D\n\n## Art\u{200b}icle\u{a0}5\u{a0}\u{2013} Name\n", &[".", "art-5"]);
+    cuts("# D\n\u{c}\n## B\n\u{c}\ntext\n", &[".", "h-b"]);
+}
+
+#[test]
+fn bytes_that_are_not_utf8_are_refused_with_their_place() {
+    let source = b"# A\n\ncaf\xe9 au lait\n";
+    let error = mark_with(source, |_, _| ()).unwrap_err();
+    assert_eq!(error, MarkError::NotUtf8 { offset: 8, line: 3, byte: 0xe9 });
+    assert!(error.to_string().starts_with("not UTF-8 at byte 8 (line 3)"));
+    let cut = "# A\n\né".as_bytes();
+    assert!(matches!(mark_with(&cut[..6], |_, _| ()), Err(MarkError::NotUtf8 { offset: 5, line: 3, .. })));
+}
+
+#[test]
+fn limits_and_forbidden_prefixes() {
+    let error = mark_with(b"12345", |_, limits| limits.max_bytes = 4).unwrap_err();
+    assert_eq!(error, MarkError::TooLarge { limit: 4, observed: 5 });
+    let text = b"# D\n\n## Article 4\n\n## Article 44\n\n### Section 1\n";
+    let marked = mark_with(text, |_, limits| {
+        limits.forbidden_prefixes = std::vec![Address::parse("X/art-44").unwrap()];
+        limits.max_candidates = 1;
+    })
+    .unwrap();
+    let hit: Vec<&str> = marked.forbidden.iter().map(Address::as_str).collect();
+    assert_eq!(hit, ["X/art-44", "X/art-44/sec-1"]);
+    assert_eq!(marked.candidates.len(), 4, "the cap is the gate's to judge");
+}
+
+use crate::profile::{FoldTitles, Nesting};

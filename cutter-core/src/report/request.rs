@@ -1,0 +1,401 @@
+//! The requests at SG_1 and SG_2: everything that an approver reads before signing, and the exact
+//! text to sign. The text is also what `cutter sovereign approve` reads back ([`asks_of_document`]):
+//! what a person sees and what the command signs are the same lines.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use jiff::Timestamp;
+
+use super::phase::{checks, gate_line};
+use super::text::{bullets, bytes, code, one_line, prose, scalar, table, yaml};
+use super::{ReportError, fitted, tree};
+use crate::approval::{
+    self, ApprovalPolicy, Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, STOP_RESUME, SignaturePolicy, VOID,
+    allows, field,
+};
+use crate::digest::Digest;
+use crate::gate::GateReport;
+use crate::limits::REPORT_MAX_LINES;
+
+/// One unit that would be cut or enacted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnitLine {
+    /// Canonical address.
+    pub address: String,
+    /// From the vocabulary.
+    pub unit_kind: String,
+    /// From the vocabulary.
+    pub section_type: String,
+    /// Length of its text.
+    pub bytes: u64,
+}
+
+/// The stored backup.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupLine {
+    /// Name within the run's own place.
+    pub name: String,
+    /// Length of the ciphertext.
+    pub bytes: u64,
+    /// sha256 of the ciphertext (`backup_sha`).
+    pub sha256: Digest,
+    /// sha256 of the plaintext.
+    pub plaintext_sha256: Digest,
+    /// The recipient's fingerprint.
+    pub fingerprint: String,
+    /// `document` or `database`.
+    pub scope: String,
+}
+
+/// What differs from the version that was cut before (D24).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VersionDiff {
+    /// The version before.
+    pub against_version: i32,
+    /// Addresses that are new.
+    pub added: Vec<String>,
+    /// Addresses that are gone.
+    pub removed: Vec<String>,
+    /// Addresses whose text changed.
+    pub changed: Vec<String>,
+}
+
+/// Everything that a request shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestReport {
+    /// What is asked. `request_sha256` need not be among its required fields yet: it is the digest
+    /// of the document that this renders.
+    pub ask: Ask,
+    /// The run.
+    pub run_id: String,
+    /// Its document.
+    pub document_id: String,
+    /// Who created the run.
+    pub created_by: String,
+    /// When the request was fixed.
+    pub at: Timestamp,
+    /// Where the operator finds the sidecar.
+    pub sidecar_path: String,
+    /// Facts and digests by name, in the order shown.
+    pub facts: Vec<(String, String)>,
+    /// The units, in document order.
+    pub units: Vec<UnitLine>,
+    /// Duplicate addresses that got a number.
+    pub duplicates: Vec<String>,
+    /// Warnings of marking and planning.
+    pub warnings: Vec<String>,
+    /// What changed since the version before, if there is one.
+    pub version_diff: Option<VersionDiff>,
+    /// Content rows of the document that stand already.
+    pub content_rows: u64,
+    /// The backup.
+    pub backup: Option<BackupLine>,
+    /// The grant probe's verdict.
+    pub grants: Option<GateReport>,
+    /// Drift pins.
+    pub pins: Vec<(String, String)>,
+    /// Caps and settings of the run.
+    pub settings: Vec<(String, String)>,
+    /// Documents filed so far: path and sha256.
+    pub evidence: Vec<(String, Digest)>,
+    /// Who may answer, and how.
+    pub policy: ApprovalPolicy,
+}
+
+const FACTS_MAX: usize = 24;
+const LISTED_MAX: usize = 6;
+const PINS_MAX: usize = 20;
+const SETTINGS_MAX: usize = 16;
+const EVIDENCE_MAX: usize = 12;
+const KINDS_MAX: usize = 8;
+
+/// Renders a request: at most 250 lines, deterministic. The list of units takes the lines that the
+/// rest leaves; what is left out is counted, with the command that shows it.
+///
+/// # Errors
+/// [`ReportError`] if it would show a secret or another run, or is too long even when cut.
+pub fn render_request(report: &RequestReport) -> Result<String, ReportError> {
+    fitted(&report.run_id, |cell| {
+        let fixed = render(report, 0, cell).lines().count();
+        render(report, REPORT_MAX_LINES.saturating_sub(fixed + 1), cell)
+    })
+}
+
+fn render(report: &RequestReport, tree_lines: usize, cell: usize) -> String {
+    let ask = &report.ask;
+    let cut = ask.approval_type != LIFECYCLE_ENACTMENT;
+    let run_id = one_line(&report.run_id);
+    let title = if cut { "Cut Authorization Request" } else { "Lifecycle Enact Authorization Request" };
+    let mut out =
+        format!("# {title} · {} · {}\n\n> ```yaml\n", prose(&report.document_id, cell), prose(&run_id, cell));
+    for (key, value) in [
+        ("gate", ask.gate.as_str()),
+        ("occurrence", &ask.occurrence.to_string()),
+        ("production_mutation", "NONE until you approve"),
+        ("run_id", &run_id),
+        ("created_by", &report.created_by),
+        ("at", &report.at.to_string()),
+        ("sidecar_path", &report.sidecar_path),
+        ("voice_code", &ask.voice_code()),
+    ] {
+        out.push_str(&format!("> {key:<21}: {}\n", scalar(value, cell)));
+    }
+    out.push_str("> ```\n\n## 1. What you are asked\n\n");
+    out.push_str(&format!("{}\n\n{}\n\n", prose(&allows(ask), 600), consequence(report, cut)));
+    out.push_str(&format!(
+        "Compare by voice with the operator: `{}`. It stands for every value below but the digest of this document.\n",
+        ask.voice_code()
+    ));
+    out.push_str("\n## 2. Facts and digests\n\n```yaml\n");
+    out.push_str(&yaml(&report.facts, "", FACTS_MAX, cell));
+    out.push_str("```\n\n## 3. Units\n\n");
+    out.push_str(&units(report, cut, tree_lines, cell));
+    out.push_str(&format!("\nDuplicate addresses: {}.\n\n", report.duplicates.len()));
+    out.push_str(&bullets(&report.duplicates, LISTED_MAX, cell));
+    out.push_str(&format!("\nWarnings: {}.\n\n", report.warnings.len()));
+    out.push_str(&bullets(&report.warnings, LISTED_MAX, cell));
+    if let Some(diff) = &report.version_diff {
+        out.push_str(&version_diff(diff, cell));
+    }
+    out.push_str("\n## 4. Safety net\n\n");
+    out.push_str(&backup(report, cell));
+    if let Some(grants) = &report.grants {
+        out.push_str(&format!("\n{}\n", gate_line(grants)));
+        let failed: Vec<_> = grants.checks.iter().filter(|c| !c.ok).cloned().collect();
+        if !failed.is_empty() {
+            out.push_str(&format!("\n{}", checks(&GateReport::new(grants.gate, failed), LISTED_MAX, cell)));
+        }
+    }
+    out.push_str("\nPinned; any difference stops the run:\n\n```yaml\n");
+    out.push_str(&yaml(&report.pins, "", PINS_MAX, cell.min(80)));
+    out.push_str("```\n\nCaps and settings:\n\n```yaml\n");
+    out.push_str(&yaml(&report.settings, "", SETTINGS_MAX, cell));
+    out.push_str("```\n\n## 5. Evidence\n\n");
+    let rows: Vec<Vec<String>> =
+        report.evidence.iter().map(|(path, sha)| vec![code(path, cell), code(&sha.to_hex(), 64)]).collect();
+    out.push_str(&if rows.is_empty() {
+        "None.\n".into()
+    } else {
+        table(&["document", "sha256"], &rows, EVIDENCE_MAX)
+    });
+    out.push_str(&format!("\n## 6. How to answer\n\n{}\n\n", who(&report.policy, ask, cell)));
+    out.push_str(&approval_template(ask));
+    out.push('\n');
+    out.push_str(&by_hand(ask, &run_id));
+    out
+}
+
+/// What follows from a yes, and how far it can be taken back.
+fn consequence(report: &RequestReport, cut: bool) -> String {
+    let n = report.content_rows;
+    match (cut, n) {
+        (true, 0) => "The document has **0 content rows** now: this is a first cut. To revert means to void."
+            .to_owned(),
+        (true, n) => format!(
+            "The document has **{n} content rows** now; they stay as they are. To revert means to void the new ones."
+        ),
+        (false, _) => {
+            "The units are drafts now and can be voided. Once enacted they can be neither voided nor \
+                       changed; only a new version follows them."
+                .to_owned()
+        }
+    }
+}
+
+fn units(report: &RequestReport, cut: bool, tree_lines: usize, cell: usize) -> String {
+    let n = report.units.len();
+    let total = report.units.iter().fold(0u64, |sum, u| sum.saturating_add(u.bytes));
+    let mut kinds: BTreeMap<(&str, &str), (u64, u64)> = BTreeMap::new();
+    for unit in &report.units {
+        let entry = kinds.entry((&unit.unit_kind, &unit.section_type)).or_default();
+        *entry = (entry.0 + 1, entry.1.saturating_add(unit.bytes));
+    }
+    let rows: Vec<Vec<String>> = kinds
+        .iter()
+        .map(|((kind, section), (count, size))| {
+            vec![code(kind, cell), code(section, cell), count.to_string(), bytes(*size)]
+        })
+        .collect();
+    let mut out = format!("{n} units, {}, in document order:\n\n", bytes(total));
+    out.push_str(&table(&["unit_kind", "section_type", "units", "bytes"], &rows, KINDS_MAX));
+    out.push('\n');
+    let shown = tree::render(&report.units, tree_lines, cell);
+    out.push_str(&format!("```text\n{}```\n\n", shown.text));
+    let document = one_line(&report.document_id);
+    let (command, why) = if cut {
+        (format!("cutter plan FILE --document-id {document}"), "its writer_digest must be the one below")
+    } else {
+        (format!("cutter unit list --document-id {document}"), "it reads the stored drafts")
+    };
+    let left_out = if shown.left_out == 0 {
+        "All of them are listed.".to_owned()
+    } else {
+        format!("{} of them are not listed.", shown.left_out)
+    };
+    out + &format!("{left_out} {} shows all with their hashes; {why}.\n", code(&command, 300))
+}
+
+fn version_diff(diff: &VersionDiff, cell: usize) -> String {
+    let mut out = format!(
+        "\nAgainst version {}: {} added, {} removed, {} changed.\n\n",
+        diff.against_version,
+        diff.added.len(),
+        diff.removed.len(),
+        diff.changed.len()
+    );
+    for (word, list) in [("added", &diff.added), ("removed", &diff.removed), ("changed", &diff.changed)] {
+        let shown: Vec<String> = list.iter().take(LISTED_MAX).map(|a| code(a, cell.min(120))).collect();
+        let more = list.len().saturating_sub(shown.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        if !shown.is_empty() {
+            out.push_str(&format!("- {word}: {}{more}\n", shown.join(", ")));
+        }
+    }
+    out
+}
+
+fn backup(report: &RequestReport, cell: usize) -> String {
+    let Some(backup) = &report.backup else {
+        return "No backup is part of this request: what would be changed was written by this run.\n".into();
+    };
+    let row = |name: &str, value: String| vec![name.to_owned(), value];
+    let rows = [
+        row("name", code(&backup.name, cell)),
+        row("scope", code(&backup.scope, cell)),
+        row("size", bytes(backup.bytes)),
+        row("sha256 (encrypted)", code(&backup.sha256.to_hex(), 64)),
+        row("sha256 (plaintext)", code(&backup.plaintext_sha256.to_hex(), 64)),
+        row("recipient key", code(&backup.fingerprint, cell)),
+        row("content rows in it", report.content_rows.to_string()),
+    ];
+    table(&["backup", ""], &rows, rows.len())
+}
+
+fn who(policy: &ApprovalPolicy, ask: &Ask, cell: usize) -> String {
+    let signed = match policy.signature {
+        SignaturePolicy::Required => "signed with a pinned key",
+        SignaturePolicy::Optional => "signed with a pinned key, or unsigned as the policy allows",
+    };
+    let named = match &ask.expected_actor {
+        Some(actor) => format!("{} must answer", prose(actor, cell)),
+        None => "one of these may answer".to_owned(),
+    };
+    let creator = if policy.approver_not_creator { "; not the run's creator" } else { "" };
+    let shown: Vec<String> = policy
+        .approvers
+        .iter()
+        .take(LISTED_MAX)
+        .map(|a| format!("{} ({})", prose(&a.actor, cell.min(64)), code(&a.fingerprint, 80)))
+        .collect();
+    let more = policy.approvers.len().saturating_sub(shown.len());
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    format!("The answer is {signed}; {named}{creator}: {}{more}.", shown.join(", "))
+}
+
+/// Stands in a template where the approver fills in.
+const YOU: &str = "<your name>";
+const NOW: &str = "<now, as 2026-05-20T10:11:12Z>";
+const THIS: &str = "<sha256 of this document>";
+const ANSWER_PATH: &str = "Path of the answer: ";
+const TEMPLATE: &str = "```text";
+
+/// The exact text to sign, between fences, with its path before it.
+pub(super) fn approval_template(ask: &Ask) -> String {
+    let mut asked = ask.clone();
+    if matches!(asked.approval_type.as_str(), CUT_AUTHORIZATION | LIFECYCLE_ENACTMENT) {
+        asked.required.insert(field::REQUEST_SHA256.to_owned(), THIS.to_owned());
+    }
+    let actor = asked.expected_actor.clone().unwrap_or_else(|| YOU.to_owned());
+    let text = approval::render(&asked, "approve", &actor, NOW, "never", &BTreeMap::new());
+    format!("{ANSWER_PATH}{}\n\n{TEMPLATE}\n{text}```\n", code(&ask.approval_path, 600))
+}
+
+/// How to sign, with the command and without it.
+pub(super) fn by_hand(ask: &Ask, run_id: &str) -> String {
+    let what = match ask.approval_type.as_str() {
+        CUT_AUTHORIZATION => "cut",
+        LIFECYCLE_ENACTMENT => "lifecycle",
+        STOP_RESUME => "resume",
+        VOID => "void",
+        _ => "drift",
+    };
+    let own_name = ask.request_path.rsplit('/').next().unwrap_or_default();
+    let command = |text: String| code(&text, 700);
+    let hash = if matches!(what, "cut" | "lifecycle") {
+        format!(", `request_sha256` (from {})", command(format!("sha256sum {own_name}")))
+    } else {
+        String::new()
+    };
+    let go_on = if what == "void" { "void" } else { "resume" };
+    format!(
+        "With the command: {}. It shows these lines, asks, and signs them. To refuse: {}.\n\n\
+         By hand, with any OpenPGP program:\n\n\
+         1. Save the block above, without the fences, as `approval.md`; fill in `actor`, `signed_at`{hash}.\n\
+         \u{20}  To refuse, write `decision: reject` or `decision: defer`. Change nothing else.\n\
+         2. Sign it: `gpg --clearsign approval.md`\n\
+         3. File `approval.md.asc` in the knowledge base under the path above.\n\
+         4. The operator goes on: {}\n",
+        command(format!("cutter sovereign approve --run-id {run_id} --for {what}")),
+        command(format!("cutter sovereign refuse --run-id {run_id}")),
+        command(format!(
+            "cutter orchestrate {go_on} --run-id {run_id} --approval-kb-id {}",
+            ask.approval_path
+        )),
+    )
+}
+
+/// What a request or a stop-route report asks, read from the document alone: the lines of its
+/// templates. `request_path` is where the document stands; its digest is taken from `text`. Empty
+/// if it holds no readable template.
+#[must_use]
+pub fn asks_of_document(text: &str, request_path: &str) -> Vec<Ask> {
+    let sha256 = Digest::of(text.as_bytes()).to_hex();
+    let mut asks = Vec::new();
+    let mut path: Option<String> = None;
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if let Some(rest) = line.strip_prefix(ANSWER_PATH) {
+            path = Some(rest.trim_matches('`').to_owned());
+        } else if line == TEMPLATE {
+            let Some(approval_path) = path.take() else { continue };
+            let body: Vec<&str> = lines.by_ref().take_while(|l| *l != "```").collect();
+            let (fields, errors) = approval::scan(&body.join("\n"));
+            if errors.is_empty() {
+                asks.extend(ask_of(fields, approval_path, request_path, &sha256));
+            }
+        }
+    }
+    asks
+}
+
+fn ask_of(
+    mut fields: BTreeMap<String, String>,
+    approval_path: String,
+    request_path: &str,
+    sha256: &str,
+) -> Option<Ask> {
+    if fields.get("format").is_none_or(|f| f != approval::FORMAT) {
+        return None;
+    }
+    let actor = fields.get("actor").filter(|a| *a != YOU).cloned();
+    let (gate, approval_type) = (fields.get("gate")?.clone(), fields.get("approval_type")?.clone());
+    let occurrence = fields.get("occurrence")?.parse().ok()?;
+    fields.retain(|key, _| !approval::RESERVED.contains(&key.as_str()));
+    if let Some(value) = fields.get_mut(field::REQUEST_SHA256).filter(|v| *v == THIS) {
+        *value = sha256.to_owned();
+    }
+    Some(Ask {
+        gate,
+        occurrence,
+        approval_type,
+        required: fields,
+        expected_actor: actor,
+        approval_path,
+        request_path: request_path.to_owned(),
+    })
+}
