@@ -35,5 +35,7 @@ pub mod vocabulary;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "conformance")]
+pub mod crash;
 #[cfg(feature = "memory")]
 pub mod memory;
