@@ -4,15 +4,26 @@
 //! - [`dsn`]: connection strings that cannot be printed
 //! - [`cluster`]: the private server under the home folder
 //! - [`connection`]: an async handle over a blocking client on a thread of its own
+//! - [`database`]: the database port, one connection per login
 //! - [`migrate`], [`migrations`]: forward-only schema changes
 //! - [`error`]: SQLSTATE to port errors
 //! - [`login`]: who connects
 pub mod cluster;
 pub mod connection;
+pub mod database;
 pub mod dsn;
+mod effect;
 pub mod error;
+mod executor;
 pub mod login;
 pub mod migrate;
 pub mod migrations;
+mod reader;
+mod reviewer;
+mod row;
+mod survey;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod verifier;
+
+pub use database::PgDatabase;

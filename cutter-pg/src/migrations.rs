@@ -7,7 +7,24 @@ use crate::migrate::Migration;
 
 /// Every migration that this binary knows.
 const MIGRATIONS: &[Migration] = &[
-    // Migration { version: 1, name: "core", sql: include_str!("../migrations/0001_core.sql") },
+    Migration { version: 1, name: "schemas", sql: include_str!("../migrations/0001_schemas.sql") },
+    Migration { version: 2, name: "source", sql: include_str!("../migrations/0002_source.sql") },
+    Migration { version: 3, name: "backlog", sql: include_str!("../migrations/0003_backlog.sql") },
+    Migration { version: 4, name: "governance", sql: include_str!("../migrations/0004_governance.sql") },
+    Migration { version: 5, name: "units", sql: include_str!("../migrations/0005_units.sql") },
+    Migration {
+        version: 6,
+        name: "fence_and_effects",
+        sql: include_str!("../migrations/0006_fence_and_effects.sql"),
+    },
+    Migration { version: 7, name: "records", sql: include_str!("../migrations/0007_records.sql") },
+    Migration {
+        version: 8,
+        name: "unit_functions",
+        sql: include_str!("../migrations/0008_unit_functions.sql"),
+    },
+    Migration { version: 9, name: "survey", sql: include_str!("../migrations/0009_survey.sql") },
+    Migration { version: 10, name: "grants", sql: include_str!("../migrations/0010_grants.sql") },
 ];
 
 /// Every migration that this binary knows, oldest first.

@@ -145,10 +145,7 @@ impl Run<'_> {
             Begun::Recorded(record) => return Ok(self.adopted(record, p)),
             Begun::Pending(pending) => pending,
         };
-        let refusal = match self.refusal(cx, p, pending.facts()).await {
-            Ok(()) => None,
-            Err(halt) => Some(halt),
-        };
+        let refusal = self.refusal(cx, p, pending.facts()).await.err();
         let (report, verdict) = (p.judge)(pending.facts());
         if refusal.is_some() || verdict == Verdict::Rollback {
             pending.finish(Verdict::Rollback).await?;

@@ -222,10 +222,10 @@ impl Run<'_> {
     async fn leave_stop(&mut self) -> Result<Option<Outcome>, Halt> {
         let state = self.sidecar.run_state()?;
         let RunState::Stopped { reason, .. } = &state else { return Ok(None) };
-        if StopClass::of_suffix(reason) != StopClass::Operational {
-            if let Some(outcome) = self.answer_stop().await? {
-                return Ok(Some(outcome));
-            }
+        if StopClass::of_suffix(reason) != StopClass::Operational
+            && let Some(outcome) = self.answer_stop().await?
+        {
+            return Ok(Some(outcome));
         }
         let to = state.resume()?;
         let (now, actor) = (self.ports.clock.now(), self.caller.actor.clone());

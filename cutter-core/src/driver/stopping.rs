@@ -108,11 +108,11 @@ pub async fn record_internal_error(
 pub fn stop_kinds(sidecar: &Sidecar, stop: &StopRecord) -> Vec<EscalationKind> {
     let Ok(state) = sidecar.run_state() else { return Vec::new() };
     let mut kinds = Vec::new();
-    if let RunState::Stopped { reason, .. } = &state {
-        if StopClass::of_suffix(reason) == StopClass::Authority {
-            let acknowledge = !stop.observed.is_empty();
-            kinds.push(if acknowledge { EscalationKind::DriftAck } else { EscalationKind::Resume });
-        }
+    if let RunState::Stopped { reason, .. } = &state
+        && StopClass::of_suffix(reason) == StopClass::Authority
+    {
+        let acknowledge = !stop.observed.is_empty();
+        kinds.push(if acknowledge { EscalationKind::DriftAck } else { EscalationKind::Resume });
     }
     if state.stage().is_some_and(|s| !s.is_enacted()) {
         kinds.push(EscalationKind::Void);
@@ -309,20 +309,20 @@ impl Run<'_> {
         }
         let mut changed = false;
         let failed = matches!(self.sidecar.run_state(), Ok(RunState::Failed { .. }));
-        if let Some(outbox) = self.sidecar.outbox.clone().filter(|_| failed) {
-            if let Some(path) = self.file_once(&outbox).await {
-                let bytes = outbox.text.len() as u64;
-                self.sidecar.documents.push(crate::sidecar::Artifact { path, sha256: outbox.sha256, bytes });
-                self.sidecar.outbox = None;
-                changed = true;
-            }
+        if let Some(outbox) = self.sidecar.outbox.clone().filter(|_| failed)
+            && let Some(path) = self.file_once(&outbox).await
+        {
+            let bytes = outbox.text.len() as u64;
+            self.sidecar.documents.push(crate::sidecar::Artifact { path, sha256: outbox.sha256, bytes });
+            self.sidecar.outbox = None;
+            changed = true;
         }
         for i in 0..self.sidecar.stops.len() {
-            if self.sidecar.stops[i].uploaded.is_none() {
-                if let Some(digest) = self.upload_stop(i).await {
-                    self.sidecar.stops[i].uploaded = Some(digest);
-                    changed = true;
-                }
+            if self.sidecar.stops[i].uploaded.is_none()
+                && let Some(digest) = self.upload_stop(i).await
+            {
+                self.sidecar.stops[i].uploaded = Some(digest);
+                changed = true;
             }
         }
         if changed {

@@ -32,6 +32,12 @@ impl Tx<'_> {
             );
         }
         self.unused_approval(write)?;
+        if let Some(id) = write.entry_id.filter(|id| !self.tables.entries.contains_key(id)) {
+            return Err(self.missing("decision_backlog_entry", id));
+        }
+        if let Some(id) = write.change_set_id.filter(|id| !self.tables.change_sets.contains_key(id)) {
+            return Err(self.missing("cut_change_set", id));
+        }
         let known = self.tables.decisions.get(&write.review_decision_id);
         match (sg2, known) {
             (true, None) => return Err(self.missing("review_decision", write.review_decision_id)),

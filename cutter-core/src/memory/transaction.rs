@@ -230,6 +230,9 @@ impl Tx<'_> {
         let Some(entry) = self.tables.entries.get(&entry_id) else {
             return Err(self.missing("decision_backlog_entry", entry_id));
         };
+        if entry.run_id != self.cx.key.run_id {
+            return Err(self.conflict(format!("entry {entry_id} belongs to {}", entry.run_id)));
+        }
         let from = entry.status;
         BACKLOG.check(from, to).map_err(|illegal| self.conflict(illegal.to_string()))?;
         let document_id = entry.document_id.clone();

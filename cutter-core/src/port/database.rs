@@ -316,6 +316,7 @@ pub trait Reader: Send + Sync {
 }
 
 /// What `begin` found.
+#[allow(clippy::large_enum_variant)] // one per transaction: boxing the record would buy nothing
 pub enum Begun {
     /// This key with this payload was committed before: its record.
     Recorded(EffectRecord),

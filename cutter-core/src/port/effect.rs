@@ -156,6 +156,7 @@ pub struct EffectContext {
 }
 
 /// An effect of the executor.
+#[allow(clippy::large_enum_variant)] // one per transaction
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExecutorEffect {
     /// MARK.

@@ -107,8 +107,7 @@ fn word_at(text: &str, start: usize) -> Range<usize> {
     let stop = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`');
     let mut end = rest.find(stop).unwrap_or(rest.len());
     let tail = rest.get(end..).unwrap_or_default();
-    let gap =
-        tail.len() - tail.trim_start_matches(|c: char| c == ' ' || matches!(c, '"' | '\'' | ':' | '=')).len();
+    let gap = tail.len() - tail.trim_start_matches([' ', '"', '\'', ':', '=']).len();
     let joined = tail.get(..gap).is_some_and(|g| g.contains([':', '=']))
         || rest.get(..end).is_some_and(|w| w.ends_with(['=', ':']));
     if joined {

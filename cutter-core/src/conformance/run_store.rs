@@ -1,0 +1,263 @@
+//! The contract of [`RunStore`].
+
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec::Vec;
+use core::future::Future;
+
+use uuid::Uuid;
+
+use super::fixture::{id, run_id};
+use super::{Broken, ConformanceFailure, Fresh, Held, at_once, contracts, equal, holds, refused};
+use crate::memory::block_on;
+use crate::port::run_store::{Claim, LockHolder, RunStore, StopRequest};
+use crate::port::{CasOutcome, PortErrorKind, PortResult};
+
+type Store = Fresh<dyn RunStore>;
+
+/// Checks every contract; gives the names of those that held.
+///
+/// # Errors
+/// The first contract that is not kept.
+pub async fn run_all<B, F>(build: B) -> Result<Vec<&'static str>, ConformanceFailure>
+where
+    B: Fn() -> F,
+    F: Future<Output = PortResult<Store>>,
+{
+    contracts!(
+        "run_store",
+        build,
+        [
+            a_run_is_created_once,
+            of_many_creators_one_applies,
+            an_absent_run_is_none,
+            a_revision_follows_the_expected_one,
+            the_same_revision_again_is_already_applied,
+            a_stale_publisher_is_refused_and_writes_nothing,
+            of_many_publishers_one_applies,
+            older_revisions_stay,
+            a_run_that_is_not_there_takes_no_revision,
+            the_lock_has_one_holder_until_it_is_dropped,
+            of_many_lockers_one_holds,
+            locks_of_two_runs_are_apart,
+            a_claim_is_put_once,
+            a_successor_takes_the_next_generation,
+            of_many_claimants_one_applies,
+            runs_are_listed_in_byte_order,
+            a_mirror_may_be_written_again,
+            a_later_stop_request_replaces_an_earlier_one,
+            the_location_names_the_run,
+        ]
+    )
+}
+
+async fn a_run_is_created_once(store: &Store) -> Held {
+    let run = run_id(1);
+    equal("the first create", CasOutcome::Applied, store.port.create(&run, b"one").await?)?;
+    equal("the same bytes again", CasOutcome::AlreadyApplied, store.port.create(&run, b"one").await?)?;
+    let other = store.port.create(&run, b"two").await?;
+    holds("other bytes conflict", matches!(other, CasOutcome::Conflict { .. }), &other)?;
+    let loaded = store.port.load(&run).await?.map(|r| (r.revision, r.bytes));
+    equal("what is stored", Some((1, b"one".to_vec())), loaded)
+}
+
+async fn of_many_creators_one_applies(store: &Store) -> Held {
+    let outcomes =
+        at_once(8, |i| block_on(store.port.create(&run_id(1), format!("creator {i}").as_bytes())))?;
+    one_applied(outcomes)
+}
+
+fn one_applied<T: core::fmt::Debug + PartialEq>(outcomes: Vec<PortResult<CasOutcome<T>>>) -> Held {
+    let outcomes = outcomes.into_iter().collect::<PortResult<Vec<_>>>()?;
+    let applied = outcomes.iter().filter(|o| **o == CasOutcome::Applied).count();
+    let conflicts = outcomes.iter().filter(|o| matches!(o, CasOutcome::Conflict { .. })).count();
+    equal("one of all applied, the others conflict", (1, outcomes.len() - 1), (applied, conflicts))
+}
+
+async fn an_absent_run_is_none(store: &Store) -> Held {
+    holds("no revision", store.port.load(&run_id(9)).await?.is_none(), "a revision")?;
+    holds("no revision 1", store.port.load_revision(&run_id(9), 1).await?.is_none(), "a revision")?;
+    holds("no claim", store.port.latest_claim("NO-DOC").await?.is_none(), "a claim")?;
+    holds("no holder", store.port.lock_holder(&run_id(9)).await?.is_none(), "a holder")?;
+    holds("no stop request", store.port.stop_request(&run_id(9)).await?.is_none(), "a request")
+}
+
+async fn a_revision_follows_the_expected_one(store: &Store) -> Held {
+    let run = run_id(1);
+    store.port.create(&run, b"one").await?;
+    equal("revision 2", CasOutcome::Applied, store.port.publish(&run, 1, b"two").await?)?;
+    equal("revision 3", CasOutcome::Applied, store.port.publish(&run, 2, b"three").await?)?;
+    let loaded = store.port.load(&run).await?.map(|r| (r.revision, r.bytes));
+    equal("the highest revision", Some((3, b"three".to_vec())), loaded)
+}
+
+async fn the_same_revision_again_is_already_applied(store: &Store) -> Held {
+    let run = run_id(1);
+    store.port.create(&run, b"one").await?;
+    store.port.publish(&run, 1, b"two").await?;
+    equal("the same again", CasOutcome::AlreadyApplied, store.port.publish(&run, 1, b"two").await?)?;
+    let loaded = store.port.load(&run).await?.map(|r| r.revision);
+    equal("the highest revision", Some(2), loaded)
+}
+
+async fn a_stale_publisher_is_refused_and_writes_nothing(store: &Store) -> Held {
+    let run = run_id(1);
+    store.port.create(&run, b"one").await?;
+    store.port.publish(&run, 1, b"two").await?;
+    let stale = store.port.publish(&run, 1, b"stale").await?;
+    equal("a stale publish", CasOutcome::Conflict { found: 2 }, stale)?;
+    let ahead = store.port.publish(&run, 7, b"ahead").await?;
+    equal("a publish ahead", CasOutcome::Conflict { found: 2 }, ahead)?;
+    let loaded = store.port.load(&run).await?.map(|r| (r.revision, r.bytes));
+    equal("what is stored", Some((2, b"two".to_vec())), loaded)
+}
+
+async fn of_many_publishers_one_applies(store: &Store) -> Held {
+    let run = run_id(1);
+    store.port.create(&run, b"one").await?;
+    let outcomes = at_once(8, |i| block_on(store.port.publish(&run, 1, format!("driver {i}").as_bytes())))?;
+    one_applied(outcomes)?;
+    equal("the highest revision", Some(2), store.port.load(&run).await?.map(|r| r.revision))
+}
+
+async fn older_revisions_stay(store: &Store) -> Held {
+    let run = run_id(1);
+    store.port.create(&run, b"one").await?;
+    store.port.publish(&run, 1, b"two").await?;
+    for (revision, bytes) in [(1, Some("one")), (2, Some("two")), (3, None), (0, None)] {
+        let found = store.port.load_revision(&run, revision).await?.map(|r| (r.revision, r.bytes));
+        let expected = bytes.map(|b| (revision, b.as_bytes().to_vec()));
+        equal("the revision", expected, found)?;
+    }
+    Ok(())
+}
+
+async fn a_run_that_is_not_there_takes_no_revision(store: &Store) -> Held {
+    let result = store.port.publish(&run_id(1), 1, b"two").await;
+    refused("publish to no run", &[PortErrorKind::NotFound], result)
+}
+
+fn holder(n: u8) -> LockHolder {
+    LockHolder {
+        holder: id(&format!("holder {n}")),
+        host: "host".into(),
+        pid: std::process::id(),
+        since: "2026-01-02T03:04:05Z".into(),
+        command: format!("orchestrate resume {n}"),
+    }
+}
+
+async fn the_lock_has_one_holder_until_it_is_dropped(store: &Store) -> Held {
+    let run = run_id(1);
+    store.port.create(&run, b"one").await?;
+    let lock = store.port.lock(&run, &holder(1)).await?;
+    equal("the locked run", &run, lock.run_id())?;
+    let seen = store.port.lock_holder(&run).await?.map(|h| (h.holder, h.command));
+    equal("the holder", Some((holder(1).holder, holder(1).command)), seen)?;
+    match store.port.lock(&run, &holder(2)).await {
+        Err(error) if error.kind == PortErrorKind::Busy => {
+            let named = error.message.contains(&holder(1).holder.to_string())
+                || error.message.contains(&holder(1).command)
+                || error.message.contains(&holder(1).pid.to_string());
+            holds("a refusal that names the holder", named, error.message)?;
+        }
+        Err(error) => return Err(Broken::new("Busy", error.to_string())),
+        Ok(_) => return Err(Broken::new("Busy", "a second holder")),
+    }
+    drop(lock);
+    holds("no holder after the drop", store.port.lock_holder(&run).await?.is_none(), "a holder")?;
+    drop(store.port.lock(&run, &holder(2)).await?);
+    Ok(())
+}
+
+async fn of_many_lockers_one_holds(store: &Store) -> Held {
+    let run = run_id(1);
+    store.port.create(&run, b"one").await?;
+    let results = at_once(8, |i| block_on(store.port.lock(&run, &holder(u8::try_from(i).unwrap_or(0)))))?;
+    let held = results.iter().filter(|r| r.is_ok()).count();
+    let busy = results.iter().filter(|r| r.as_ref().err().is_some_and(|e| e.kind == PortErrorKind::Busy));
+    equal("one of eight holds, the others are Busy", (1, 7), (held, busy.count()))
+}
+
+async fn locks_of_two_runs_are_apart(store: &Store) -> Held {
+    store.port.create(&run_id(1), b"one").await?;
+    store.port.create(&run_id(2), b"two").await?;
+    let first = store.port.lock(&run_id(1), &holder(1)).await?;
+    let second = store.port.lock(&run_id(2), &holder(2)).await?;
+    drop(first);
+    let seen = store.port.lock_holder(&run_id(2)).await?.map(|h| h.holder);
+    equal("the other lock stays", Some(holder(2).holder), seen)?;
+    drop(second);
+    Ok(())
+}
+
+fn claim(generation: u64, run: u8) -> Claim {
+    Claim { document_id: "CONF-DOC".into(), generation, run_id: run_id(run) }
+}
+
+async fn a_claim_is_put_once(store: &Store) -> Held {
+    equal("the first claim", CasOutcome::Applied, store.port.put_claim(&claim(1, 1)).await?)?;
+    equal("the same again", CasOutcome::AlreadyApplied, store.port.put_claim(&claim(1, 1)).await?)?;
+    let other = store.port.put_claim(&claim(1, 2)).await?;
+    equal("another run's", CasOutcome::Conflict { found: claim(1, 1) }, other)?;
+    equal("the newest claim", Some(claim(1, 1)), store.port.latest_claim("CONF-DOC").await?)?;
+    holds("claims are by document", store.port.latest_claim("CONF").await?.is_none(), "a claim")
+}
+
+async fn a_successor_takes_the_next_generation(store: &Store) -> Held {
+    store.port.put_claim(&claim(1, 1)).await?;
+    equal("generation 2", CasOutcome::Applied, store.port.put_claim(&claim(2, 2)).await?)?;
+    equal("the newest claim", Some(claim(2, 2)), store.port.latest_claim("CONF-DOC").await?)?;
+    for generation in 3..=11 {
+        store.port.put_claim(&claim(generation, 3)).await?;
+    }
+    equal("by number, not by text", Some(claim(11, 3)), store.port.latest_claim("CONF-DOC").await?)
+}
+
+async fn of_many_claimants_one_applies(store: &Store) -> Held {
+    let outcomes = at_once(8, |i| {
+        let run = u8::try_from(i).unwrap_or(0) + 1;
+        block_on(store.port.put_claim(&claim(1, run)))
+    })?;
+    one_applied(outcomes)
+}
+
+async fn runs_are_listed_in_byte_order(store: &Store) -> Held {
+    for n in [3, 1, 2] {
+        store.port.create(&run_id(n), b"one").await?;
+    }
+    store.port.put_claim(&claim(1, 1)).await?;
+    let mut expected = Vec::from([run_id(1), run_id(2), run_id(3)]);
+    expected.sort();
+    equal("all runs", expected, store.port.list().await?)
+}
+
+async fn a_mirror_may_be_written_again(store: &Store) -> Held {
+    store.port.create(&run_id(1), b"one").await?;
+    store.port.mirror(&run_id(1), "phase-01.md", b"first").await?;
+    store.port.mirror(&run_id(1), "phase-01.md", b"second").await?;
+    let loaded = store.port.load(&run_id(1)).await?.map(|r| (r.revision, r.bytes));
+    equal("the sidecar is untouched", Some((1, b"one".to_vec())), loaded)
+}
+
+async fn a_later_stop_request_replaces_an_earlier_one(store: &Store) -> Held {
+    let request = |id: Uuid, reason: &str| StopRequest {
+        id,
+        reason: reason.into(),
+        actor: "operator".into(),
+        at: "2026-01-02T03:04:05Z".into(),
+    };
+    store.port.create(&run_id(1), b"one").await?;
+    let (first, second) = (request(id("stop 1"), "second_thoughts"), request(id("stop 2"), "recess"));
+    store.port.request_stop(&run_id(1), &first).await?;
+    equal("the request", Some(&first), store.port.stop_request(&run_id(1)).await?.as_ref())?;
+    let lock = store.port.lock(&run_id(1), &holder(1)).await?;
+    store.port.request_stop(&run_id(1), &second).await?;
+    drop(lock);
+    equal("the later request", Some(&second), store.port.stop_request(&run_id(1)).await?.as_ref())
+}
+
+async fn the_location_names_the_run(store: &Store) -> Held {
+    let location = store.port.sidecar_location(&run_id(1));
+    holds("a location with the run's id", location.contains(run_id(1).as_str()), location)
+}

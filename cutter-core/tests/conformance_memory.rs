@@ -1,0 +1,99 @@
+//! The memory ports keep every contract that the suites state.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use cutter_core::conformance::database::DatabaseUnderTest;
+use cutter_core::conformance::signatures::SignaturesUnderTest;
+use cutter_core::conformance::{
+    ConformanceFailure, Fresh, backup, database, environment, knowledge_base, run_store, signatures,
+};
+use cutter_core::memory::{BadSignature, Fault, FaultKind, World, block_on};
+
+fn ports() -> cutter_core::memory::MemoryPorts {
+    World::new(11).process().ports()
+}
+
+#[track_caller]
+fn all_held(result: Result<Vec<&'static str>, ConformanceFailure>, at_least: usize) {
+    let held = result.unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(held.len() >= at_least, "only {held:?}");
+}
+
+#[test]
+fn run_store_contracts() {
+    all_held(block_on(run_store::run_all(|| async { Ok(Fresh::new(ports().runs)) })), 19);
+}
+
+#[test]
+fn knowledge_base_contracts() {
+    all_held(block_on(knowledge_base::run_all(|| async { Ok(Fresh::new(ports().kb)) })), 12);
+    let world = World::new(1);
+    let kb = world.process().ports().kb;
+    let tear = |path: &str, bytes| assert!(world.tear_document(path, bytes));
+    block_on(knowledge_base::a_torn_tail_is_cut_first(&*kb, tear)).unwrap();
+}
+
+#[test]
+fn backup_target_contracts() {
+    all_held(block_on(backup::run_all(|| async { Ok(Fresh::new(ports().backup_target)) })), 6);
+}
+
+#[test]
+fn environment_contracts() {
+    let build = || {
+        let ports = ports();
+        (ports.clock, ports.ids)
+    };
+    all_held(block_on(environment::run_all(build)), 4);
+}
+
+#[test]
+fn signer_contracts() {
+    all_held(block_on(signatures::run_all_signer(|| async { Ok(Fresh::new(ports().signer)) })), 3);
+}
+
+#[test]
+fn signatures_contracts() {
+    let build = || async {
+        let world = World::new(11);
+        let fingerprint = world.person("sovereign");
+        let text = "approve\n";
+        let bad = BadSignature::ALL.into_iter().map(|defect| {
+            let key = world.person(defect.code());
+            (defect.code(), world.sign_badly(&key, text, defect))
+        });
+        let bad = bad.collect();
+        let signer = (world.clone(), fingerprint.clone());
+        Ok(SignaturesUnderTest {
+            signatures: world.process().ports().signatures,
+            sign: Box::new(move |text| signer.0.sign(&signer.1, text)),
+            fingerprint,
+            bad,
+            now: world.now(),
+        })
+    };
+    all_held(block_on(signatures::run_all(build)), 5);
+}
+
+#[test]
+fn database_contracts() {
+    let build = || async {
+        let process = World::new(11).process();
+        let ports = process.ports();
+        let lose = process.clone();
+        Ok(DatabaseUnderTest {
+            reader: ports.reader,
+            executor: ports.executor,
+            reviewer: ports.reviewer,
+            verifier: ports.verifier,
+            backup_source: ports.backup_source,
+            lose_answer: Some(Box::new(move |done| {
+                let kind = if done { FaultKind::UnknownDone } else { FaultKind::UnknownNotDone };
+                lose.inject(Fault::at(lose.trace().len() as u64 + 1, kind));
+            })),
+            keep: Some(Box::new(Arc::new(process))),
+        })
+    };
+    all_held(block_on(database::run_all(build)), 38);
+}
