@@ -36,5 +36,7 @@ pub mod vocabulary;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "conformance")]
+pub mod crash;
 #[cfg(feature = "memory")]
 pub mod memory;
