@@ -92,7 +92,8 @@ impl Out {
         machine: &T,
     ) -> Outcome {
         if self.json {
-            let mut bytes = serde_json::to_vec_pretty(machine).map_err(|e| Failure::internal(e.to_string()))?;
+            let mut bytes =
+                serde_json::to_vec_pretty(machine).map_err(|e| Failure::internal(e.to_string()))?;
             bytes.push(b'\n');
             self.stdout(&bytes)?;
         } else {
