@@ -1,3 +1,5 @@
+//! The plan: digests, order, and every refusal.
+
 use super::*;
 use std::vec::Vec;
 
