@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use super::cut_phases::commit_if_ok;
 use super::perform::{Act, Performance};
 use super::run::{Halt, Run, payload_digest};
-use super::{DriveError, Outcome};
+use super::Outcome;
 use crate::approval::{Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, field};
 use crate::drift;
 use crate::gate::lifecycle_request;
@@ -255,18 +255,18 @@ impl Run<'_> {
     }
 
     /// After a refusal, a changed approval or acknowledged drift: asks once more, under the
-    /// next occurrence. A deferred entry is swept first (S3 → S1); a rejected one is final.
+    /// next occurrence. A deferred entry is swept first (S3 → S1); a rejected one never comes
+    /// here ([`super::stop_kinds`]).
     pub(super) async fn ask_again(&mut self, stop: &StopRecord, stage: Stage) -> Result<(), Halt> {
         let status = self.sidecar.drift_pins.0.get(drift::BACKLOG_STATUS).cloned().unwrap_or_default();
-        if status == "reviewed_rejected" {
-            return Err(Halt::Abort(alloc::boxed::Box::new(DriveError::NotNow(
-                "the sovereign rejected this cut for good (S4): void the run and start anew".to_owned(),
-            ))));
-        }
         if status == "reviewed_deferred" {
             self.sweep_again(stop).await?;
         }
         let occurrence = self.sidecar.ask.as_ref().map_or(1, |a| a.occurrence + 1);
+        if matches!(stage, Stage::WriteVerified | Stage::AwaitingLifecycleAuthorization) {
+            // the next request is a row of its own, and there is none yet
+            self.sidecar.drift_pins.0.insert(drift::REVIEW_DECISIONS.to_owned(), "0".to_owned());
+        }
         for phase in [Phase::CutLegA, Phase::LifecycleEnact] {
             let running = self.sidecar.phases.get(phase.as_str());
             if running.is_some_and(|r| r.result == crate::sidecar::PhaseResult::Running) {
