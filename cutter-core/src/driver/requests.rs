@@ -10,10 +10,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::Outcome;
 use super::cut_phases::commit_if_ok;
 use super::perform::{Act, Performance};
 use super::run::{Halt, Run, payload_digest};
-use super::Outcome;
 use crate::approval::{Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, field};
 use crate::drift;
 use crate::gate::lifecycle_request;
@@ -189,6 +189,14 @@ impl Run<'_> {
             self.adopt(EffectName::Sg2Request, self.intent()?.occurrence).await?;
         }
         self.check_drift().await?;
+        if self.sidecar.outbox.is_none() || !self.asks() {
+            // The phase before passed, but its last write could not prepare the request.
+            let gate = if stage == Stage::GrantsProbed { GateId::CutAuthz } else { GateId::LifecycleAuthz };
+            let asked = self.sidecar.ask.as_ref().filter(|a| a.gate == gate.as_str());
+            let occurrence = asked.map_or(1, |a| a.occurrence);
+            self.prepare_request(stage, occurrence).await?;
+            self.persist().await?;
+        }
         self.publish_request().await?;
         let now = self.ports.clock.now();
         self.step(Trigger::RequestPublished, now)?;

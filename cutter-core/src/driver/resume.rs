@@ -141,7 +141,9 @@ impl Run<'_> {
                     StopReason::DiskFull => port("run_store", "publish", PortErrorKind::Full),
                     StopReason::KbUpload => port("knowledge_base", "call", PortErrorKind::Unavailable),
                     StopReason::DatabaseUnavailable => port("database", "call", PortErrorKind::Unavailable),
-                    StopReason::BackupUnavailable => port("backup_target", "call", PortErrorKind::Unavailable),
+                    StopReason::BackupUnavailable => {
+                        port("backup_target", "call", PortErrorKind::Unavailable)
+                    }
                     StopReason::Internal => DriveError::Internal(text),
                     _ => DriveError::NotNow(format!("run {run_id}: {text}")),
                 }
