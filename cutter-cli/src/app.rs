@@ -143,22 +143,24 @@ impl Context {
 /// The whole command line as clap knows it, with the texts that derive cannot write.
 pub(crate) fn command() -> clap::Command {
     let after = format!("{GROUPS}\n{EXAMPLES}\n\n{}", exit_code::TABLE);
-    Cli::command().after_help(format!("{GROUPS}\nRun `cutter --help` for examples and exit codes."))
+    Cli::command()
+        .after_help(format!("{GROUPS}\nRun `cutter --help` for examples and exit codes."))
         .after_long_help(after)
 }
 
 /// Parses, runs, renders.
 pub(crate) fn main() -> ExitCode {
     wire::prepare_process();
-    let cli = match command().try_get_matches().and_then(|m| <Cli as clap::FromArgMatches>::from_arg_matches(&m)) {
-        Ok(cli) => cli,
-        Err(error) => {
-            let exit = if error.use_stderr() { Exit::USAGE } else { Exit::DONE };
-            // Nothing is left to do if the terminal is gone.
-            let _ = error.print();
-            return exit.into();
-        }
-    };
+    let cli =
+        match command().try_get_matches().and_then(|m| <Cli as clap::FromArgMatches>::from_arg_matches(&m)) {
+            Ok(cli) => cli,
+            Err(error) => {
+                let exit = if error.use_stderr() { Exit::USAGE } else { Exit::DONE };
+                // Nothing is left to do if the terminal is gone.
+                let _ = error.print();
+                return exit.into();
+            }
+        };
     let globals = cli.globals;
     let verbosity = if globals.quiet { -1 } else { i16::from(globals.verbose) };
     let out = Out::new(globals.json, globals.no_color, verbosity, globals.no_progress);

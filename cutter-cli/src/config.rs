@@ -126,10 +126,7 @@ pub(crate) struct Config {
 
 impl Config {
     /// Reads flags, environment and file.
-    pub(crate) fn load(
-        flags: &Overrides,
-        env: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Self, Failure> {
+    pub(crate) fn load(flags: &Overrides, env: &dyn Fn(&str) -> Option<String>) -> Result<Self, Failure> {
         let named = flags.config.clone().or_else(|| env("CUTTER_CONFIG").map(PathBuf::from));
         let home = match flags.home.clone().or_else(|| env("CUTTER_HOME").map(PathBuf::from)) {
             Some(home) => home,
@@ -157,11 +154,8 @@ impl Config {
         }
         check_actor(&config.actor)?;
         if !config.dsns.is_empty() && !config.dsns.contains_key(&Login::Ro) {
-            return Err(Failure::usage("connections are configured, but none for the login that reads").broken(
-                "config.database.reader",
-                "database.reader or CUTTER_DSN_READER",
-                "nothing",
-            ));
+            return Err(Failure::usage("connections are configured, but none for the login that reads")
+                .broken("config.database.reader", "database.reader or CUTTER_DSN_READER", "nothing"));
         }
         Ok(config)
     }
@@ -207,7 +201,10 @@ impl Config {
             home: home.to_owned(),
             runs_dir: var_path("CUTTER_RUNS_DIR").or(runs_dir).unwrap_or_else(|| home.join("runs")),
             kb_dir: var_path("CUTTER_KB_DIR").or(kb_dir).unwrap_or_else(|| home.join("kb")),
-            actor: actor.or_else(|| env("USER")).or_else(|| env("LOGNAME")).unwrap_or_else(|| "operator".into()),
+            actor: actor
+                .or_else(|| env("USER"))
+                .or_else(|| env("LOGNAME"))
+                .unwrap_or_else(|| "operator".into()),
             dsns,
             pg_bin,
             keys: read_keys(root, home)?,
@@ -263,9 +260,17 @@ fn dsn(place: &str, text: &str) -> Result<Dsn, Failure> {
 
 fn check_actor(actor: &str) -> Result<(), Failure> {
     let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.' | '@' | ' ');
-    if actor.is_empty() || actor.len() > ACTOR_MAX_BYTES || !actor.chars().all(is_word) || actor.trim() != actor {
+    if actor.is_empty()
+        || actor.len() > ACTOR_MAX_BYTES
+        || !actor.chars().all(is_word)
+        || actor.trim() != actor
+    {
         let expected = format!("1 to {ACTOR_MAX_BYTES} bytes of letters, digits, blanks and - _ . @");
-        return Err(Failure::usage("the actor's name cannot be used").broken("config.actor", expected, actor));
+        return Err(Failure::usage("the actor's name cannot be used").broken(
+            "config.actor",
+            expected,
+            actor,
+        ));
     }
     Ok(())
 }
@@ -313,8 +318,9 @@ fn read_actors(root: &mut Section<'_>, home: &Path) -> Result<BTreeMap<String, A
         check_actor(&name)?;
         let fingerprint = fingerprint(&mut section, "fingerprint")?
             .ok_or_else(|| section.refuse("fingerprint", "the fingerprint of this person's key"))?;
-        let public_key =
-            section.path("public_key")?.unwrap_or_else(|| home.join("keys").join(format!("{name}.public.asc")));
+        let public_key = section
+            .path("public_key")?
+            .unwrap_or_else(|| home.join("keys").join(format!("{name}.public.asc")));
         let is_sovereign = match section.string("role")?.as_deref() {
             Some("sovereign") => true,
             Some("operator") | None => false,

@@ -101,9 +101,7 @@ impl Failure {
         match error.kind() {
             std::io::ErrorKind::StorageFull
             | std::io::ErrorKind::QuotaExceeded
-            | std::io::ErrorKind::FileTooLarge => {
-                Self::stopped("STOP_DISK_FULL", what).next("cutter doctor")
-            }
+            | std::io::ErrorKind::FileTooLarge => Self::stopped("STOP_DISK_FULL", what).next("cutter doctor"),
             _ => Self::usage(what),
         }
     }
@@ -166,7 +164,9 @@ impl From<DriveError> for Failure {
             DriveError::NotFound { run_id } => Self::no_run(run_id.as_str()),
             DriveError::Busy { run_id, .. } => of(&StopReason::RunBusy, run_id.as_str(), what),
             DriveError::Fenced { run_id } => of(&StopReason::Fenced, run_id.as_str(), what),
-            DriveError::ReplayConflict { run_id, .. } => of(&StopReason::ReplayConflict, run_id.as_str(), what),
+            DriveError::ReplayConflict { run_id, .. } => {
+                of(&StopReason::ReplayConflict, run_id.as_str(), what)
+            }
             DriveError::Sidecar { run_id, error } => {
                 use cutter_core::sidecar::SidecarError;
                 let reason = match error {

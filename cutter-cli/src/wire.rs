@@ -16,5 +16,7 @@ pub(crate) use keys::{
     KeySigner, key_ring, load_pair, load_public, new_seed, read_seed, replace_secret, write_new_secret,
     write_public,
 };
-pub(crate) use ports::{Opened, Stores, connections, file_failure, open, policy, private_cluster, reader, stores};
+pub(crate) use ports::{
+    Opened, Stores, connections, file_failure, open, policy, private_cluster, reader, stores,
+};
 pub(crate) use process::{caller, prepare_process, variable};

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use cutter_core::approval::{Ask, DRIFT_ACK, STOP_RESUME, VOID, render_approval};
 use cutter_core::digest::Digest;
-use cutter_core::driver::{self, DriveError, Driven, Outcome, Ports, ResumeOptions, ask_for_stop, stop_kinds};
+use cutter_core::driver::{
+    self, DriveError, Driven, Outcome, Ports, ResumeOptions, ask_for_stop, stop_kinds,
+};
 use cutter_core::id::RunId;
 use cutter_core::memory::block_on;
 use cutter_core::naming::EscalationKind;
@@ -201,7 +203,10 @@ impl Scenario {
     pub fn assert_complete(&self, run_id: &RunId) {
         let run = run_id.as_str();
         let sidecar = self.stored(run_id);
-        assert_eq!((sidecar.state.as_str(), sidecar.status.as_deref()), ("closeout_reported", Some("success")));
+        assert_eq!(
+            (sidecar.state.as_str(), sidecar.status.as_deref()),
+            ("closeout_reported", Some("success"))
+        );
         let units: usize = sidecar.context_pins["candidate_count"].parse().expect("a count");
         let own = |table: &str| self.rows_of(table).into_iter().filter(|r| r["run_id"] == run).count();
         assert_eq!(own("information_unit"), units);
@@ -321,7 +326,9 @@ impl Scenario {
         let mut text = self.answer(ask, ReviewVerdict::Approve);
         for (key, value) in edits {
             let start = format!("{key}: ");
-            let lines = text.lines().map(|l| if l.starts_with(&start) { format!("{start}{value}") } else { l.into() });
+            let lines = text
+                .lines()
+                .map(|l| if l.starts_with(&start) { format!("{start}{value}") } else { l.into() });
             let edited: Vec<String> = lines.collect();
             let edited = edited.join("\n") + "\n";
             assert_ne!(edited, text, "{key} is a line of the answer");

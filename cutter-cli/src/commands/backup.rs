@@ -58,7 +58,11 @@ pub(crate) fn recorded(sidecar: &Sidecar) -> Result<&BackupRecord, Failure> {
 }
 
 /// The stored ciphertext.
-pub(crate) fn open(stores: &Stores, sidecar: &Sidecar, record: &BackupRecord) -> Result<std::fs::File, Failure> {
+pub(crate) fn open(
+    stores: &Stores,
+    sidecar: &Sidecar,
+    record: &BackupRecord,
+) -> Result<std::fs::File, Failure> {
     let path = stores.files.run_path(sidecar.run_id.as_str()).join(&record.blob.name);
     std::fs::File::open(&path).map_err(|e| Failure::io("read", &path, &e))
 }

@@ -35,7 +35,9 @@ enum Command {
     /// Forward only, checksummed, idempotent, safe under two concurrent runners. Makes the
     /// logins first, with the passwords of the configured connections. Needs the
     /// administrator's connection (CUTTER_DSN_ADMIN) unless the database is the private one.
-    #[command(after_help = "Examples:\n  cutter db migrate\n  cutter db migrate --dry-run\n  CUTTER_DSN_ADMIN=postgres://… cutter db migrate")]
+    #[command(
+        after_help = "Examples:\n  cutter db migrate\n  cutter db migrate --dry-run\n  CUTTER_DSN_ADMIN=postgres://… cutter db migrate"
+    )]
     Migrate {
         /// Say what would be applied; apply nothing.
         #[arg(long)]
@@ -113,8 +115,7 @@ pub(crate) fn bring_up(config: &Config) -> Result<Vec<u32>, Failure> {
         let passwords = passwords(config)?;
         block_on(connection.run(move |client| ensure_logins(client, &passwords)))?;
     }
-    let applied =
-        block_on(connection.run(|client| Ok(Migrator::shipped().and_then(|m| m.run(client)))))??;
+    let applied = block_on(connection.run(|client| Ok(Migrator::shipped().and_then(|m| m.run(client)))))??;
     Ok(applied)
 }
 
@@ -176,11 +177,15 @@ fn status(cx: &Context, config: &Config) -> Outcome {
         .collect();
     let machine = json!({ "server": server, "applied": applied, "pending": status.pending, "checksums": status.checksums_digest() });
     let people = || {
-        let mut text = render::fields(&[("server", server.to_owned()), ("checksums", status.checksums_digest())]);
+        let mut text =
+            render::fields(&[("server", server.to_owned()), ("checksums", status.checksums_digest())]);
         let row = |m: &cutter_pg::migrate::AppliedMigration| {
             vec![m.version.to_string(), m.name.clone(), m.applied_at.clone()]
         };
-        text.push_str(&render::table(&["version", "name", "applied"], status.applied.iter().map(row).collect()));
+        text.push_str(&render::table(
+            &["version", "name", "applied"],
+            status.applied.iter().map(row).collect(),
+        ));
         if status.is_current() {
             text.push_str(&format!("{} the schema is current\n", paint(GOOD, "ok")));
         } else {
@@ -255,11 +260,19 @@ fn check(cx: &Context, config: &Config) -> Outcome {
             text.push_str(&format!("{} {fault}\n", paint(BAD, "bad")));
         }
         if faults.is_empty() {
-            text.push_str(&format!("{} {} grants as they must be\n", paint(GOOD, "ok"), snapshot.facts.len()));
+            text.push_str(&format!(
+                "{} {} grants as they must be\n",
+                paint(GOOD, "ok"),
+                snapshot.facts.len()
+            ));
         } else {
             text.push_str(&format!("{} cutter db migrate\n", paint(HEAD, "next:")));
         }
         text
     };
-    cx.out.result_as(exit, people, &json!({ "ok": faults.is_empty(), "faults": faults, "snapshot": snapshot }))
+    cx.out.result_as(
+        exit,
+        people,
+        &json!({ "ok": faults.is_empty(), "faults": faults, "snapshot": snapshot }),
+    )
 }

@@ -85,7 +85,9 @@ pub(crate) fn run(cx: &Context, args: &DemoArgs) -> Outcome {
 
 /// The demo's own home; connections that are configured elsewhere play no part.
 fn home(cx: &Context) -> Result<PathBuf, Failure> {
-    let outer = Config::load(&cx.overrides, &|name| wire::variable(name).filter(|_| !name.starts_with("CUTTER_DSN_")));
+    let outer = Config::load(&cx.overrides, &|name| {
+        wire::variable(name).filter(|_| !name.starts_with("CUTTER_DSN_"))
+    });
     Ok(match outer {
         Ok(config) => config.home.join("demo"),
         Err(failure) => return Err(failure),
@@ -108,7 +110,10 @@ fn clean(cx: &Context, home: &Path) -> Outcome {
         std::fs::remove_dir_all(home).map_err(|e| Failure::io("remove", home, &e))?;
     }
     let word = if existed { "removed" } else { "there was no" };
-    cx.out.result(|| format!("{} {word} {}\n", paint(GOOD, "ok"), home.display()), &json!({ "removed": existed }))
+    cx.out.result(
+        || format!("{} {word} {}\n", paint(GOOD, "ok"), home.display()),
+        &json!({ "removed": existed }),
+    )
 }
 
 fn story(cx: &Context, home: &Path, file: Option<&Path>) -> Outcome {
@@ -122,11 +127,17 @@ fn story(cx: &Context, home: &Path, file: Option<&Path>) -> Outcome {
     tell.say(home.display());
 
     let (document_id, path, content) = document(&config, file)?;
-    tell.step("Register the source", &format!("cutter source add {} --document-id {document_id}", path.display()));
+    tell.step(
+        "Register the source",
+        &format!("cutter source add {} --document-id {document_id}", path.display()),
+    );
     let add = AddArgs { file: path, document_id: document_id.clone(), title: None, manifest_digest: None };
     let registered = source::add(&config, &add, content)?;
     if let Some(version) = &registered.source.latest {
-        tell.say(format!("version {}, {} bytes, sha256 {}", version.version_no, version.bytes, version.sha256));
+        tell.say(format!(
+            "version {}, {} bytes, sha256 {}",
+            version.version_no, version.bytes, version.sha256
+        ));
     }
 
     tell.step("Cut, up to the first gate", &format!("cutter orchestrate cut --document-id {document_id}"));
@@ -316,7 +327,8 @@ fn finish(
     ];
     let kb = home.join("kb").join(summary.kb_folder.clone().unwrap_or_default());
     let people = || {
-        let mut text = format!("\n{} {} of {document} are enacted\n", paint(GOOD, "done"), render::count(units, "unit"));
+        let mut text =
+            format!("\n{} {} of {document} are enacted\n", paint(GOOD, "done"), render::count(units, "unit"));
         text.push_str(&render::fields(&[
             ("run", run_id.to_string()),
             ("home", home.display().to_string()),

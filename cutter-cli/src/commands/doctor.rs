@@ -175,7 +175,12 @@ fn keys(config: &Config, findings: &mut Findings) {
         && executor.verifying_key() == verifier.verifying_key()
     {
         let detail = "executor and verifier have the same key: one could vouch for itself";
-        findings.add(Status::Bad, "separation of duties", detail, format!("rm {} && cutter init", config.keys.verifier.display()));
+        findings.add(
+            Status::Bad,
+            "separation of duties",
+            detail,
+            format!("rm {} && cutter init", config.keys.verifier.display()),
+        );
     }
     match wire::load_pair(&config.keys.operator) {
         Ok(pair) => match pair.public().check_usable(false, wire::now()) {
@@ -230,7 +235,12 @@ fn people_keys(config: &Config, findings: &mut Findings) {
                 }
                 Ok(()) if actor.is_sovereign && operator.as_ref() == Some(&actor.fingerprint) => {
                     let detail = "has the operator's key: nobody approves their own run";
-                    findings.add(Status::Bad, title, detail, "cutter init --sovereign NAME --public-key FILE");
+                    findings.add(
+                        Status::Bad,
+                        title,
+                        detail,
+                        "cutter init --sovereign NAME --public-key FILE",
+                    );
                 }
                 Ok(()) => findings.ok(title, actor.fingerprint.to_string()),
             },
@@ -253,7 +263,9 @@ fn binaries(config: &Config) -> Option<PathBuf> {
             }
         }
     }
-    folders.into_iter().find(|folder| ["initdb", "pg_ctl", "postgres"].iter().all(|p| folder.join(p).exists()))
+    folders
+        .into_iter()
+        .find(|folder| ["initdb", "pg_ctl", "postgres"].iter().all(|p| folder.join(p).exists()))
 }
 
 fn postgres(config: &Config, findings: &mut Findings) {
@@ -312,7 +324,12 @@ fn variables(findings: &mut Findings) {
         let name = name.to_string_lossy().into_owned();
         let is_ours = VARIABLES.iter().any(|(known, _)| *known == name);
         if name.starts_with("CUTTER_") && !is_ours && !name.starts_with("CUTTER_TEST_") {
-            findings.add(Status::Warn, "environment", format!("{name} is not a variable that cutter reads"), format!("unset {name}"));
+            findings.add(
+                Status::Warn,
+                "environment",
+                format!("{name} is not a variable that cutter reads"),
+                format!("unset {name}"),
+            );
         }
     }
 }

@@ -63,7 +63,8 @@ pub(crate) fn run(cx: &Context, args: &InitArgs) -> Outcome {
         }
         text
     };
-    let machine = json!({ "home": config.home, "config": config.file_path, "made": made, "next": next(&config) });
+    let machine =
+        json!({ "home": config.home, "config": config.file_path, "made": made, "next": next(&config) });
     cx.out.result(people, &machine)
 }
 
@@ -212,7 +213,8 @@ fn sovereign(
     match public_key {
         Some(given) => {
             let key = wire::load_public(given)?;
-            key.check_usable(false, wire::now()).map_err(|e| Failure::usage(format!("{}: {e}", given.display())))?;
+            key.check_usable(false, wire::now())
+                .map_err(|e| Failure::usage(format!("{}: {e}", given.display())))?;
             let armored = key.armored().map_err(|e| Failure::usage(e.to_string()))?;
             wire::write_public(&public, armored.as_bytes())?;
             made.push(Made { what: "sovereign", path: public.clone(), made: true });
@@ -223,8 +225,8 @@ fn sovereign(
         }
     }
     let fingerprint = wire::load_public(&public)?.fingerprint();
-    let mut text = std::fs::read_to_string(&config.file_path)
-        .map_err(|e| Failure::io("read", &config.file_path, &e))?;
+    let mut text =
+        std::fs::read_to_string(&config.file_path).map_err(|e| Failure::io("read", &config.file_path, &e))?;
     let relative = format!("keys/{name}.public.asc");
     let shown = if public.starts_with(config.file_path.parent().unwrap_or(Path::new(""))) {
         relative

@@ -146,7 +146,8 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
     for address in &plan.forbidden {
         cx.out.warn(format!("{address} is forbidden for this document"));
     }
-    let exit = if plan.forbidden.is_empty() && plan.unknown_words.is_empty() { Exit::DONE } else { Exit::FAILED };
+    let exit =
+        if plan.forbidden.is_empty() && plan.unknown_words.is_empty() { Exit::DONE } else { Exit::FAILED };
     cx.out.result_as(exit, || people(&args.file, &plan), &machine(&args.file, &plan)?)
 }
 

@@ -79,17 +79,14 @@ pub(crate) fn run(cx: &Context, args: &SourceArgs) -> Outcome {
         format!("{}\n{}", paint(GOOD, word), render::fields(&rows))
     };
     let exit = cx.out.result(people, &machine)?;
-    cx.out.note(format!(
-        "next: cutter orchestrate cut --document-id {}",
-        registered.source.document_id
-    ));
+    cx.out.note(format!("next: cutter orchestrate cut --document-id {}", registered.source.document_id));
     Ok(exit)
 }
 
 /// Registers a text.
 pub(crate) fn add(config: &Config, args: &AddArgs, content: Vec<u8>) -> Result<Registered, Failure> {
-    let document_id = DocumentId::parse(&args.document_id)
-        .map_err(|e| Failure::usage(format!("--document-id: {e}")))?;
+    let document_id =
+        DocumentId::parse(&args.document_id).map_err(|e| Failure::usage(format!("--document-id: {e}")))?;
     let bounds = MarkLimits { max_bytes: usize::MAX, ..MarkLimits::default() };
     check_text(&content, &bounds).map_err(|e| Failure::usage(format!("{}: {e}", args.file.display())))?;
     let name = args.file.file_name().unwrap_or_default().to_string_lossy().into_owned();

@@ -242,8 +242,7 @@ impl RunFolder {
     /// The ask to answer.
     pub(crate) fn asked(&self, purpose: Option<Purpose>) -> Result<&Asked, Failure> {
         asked::newest(&self.asks, purpose).ok_or_else(|| {
-            let words: Vec<&str> =
-                self.asks.iter().map(|a| Purpose::word_of(&a.ask.approval_type)).collect();
+            let words: Vec<&str> = self.asks.iter().map(|a| Purpose::word_of(&a.ask.approval_type)).collect();
             let observed = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
             let wanted = purpose.map_or("a request or a stop", |p| Purpose::word_of(p.approval_type()));
             Failure::approval(format!("{} does not ask for that", self.run_id))

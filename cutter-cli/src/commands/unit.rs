@@ -130,7 +130,12 @@ pub(crate) fn read_all(database: &PgDatabase, mut query: UnitQuery) -> Result<Ve
     }
 }
 
-fn query(document: &str, under: Option<&str>, version: Option<i32>, with_content: bool) -> Result<UnitQuery, Failure> {
+fn query(
+    document: &str,
+    under: Option<&str>,
+    version: Option<i32>,
+    with_content: bool,
+) -> Result<UnitQuery, Failure> {
     let under = under.map(Address::parse).transpose();
     let under = under.map_err(|e| Failure::usage(format!("--under: {e}")))?;
     Ok(UnitQuery {
@@ -208,10 +213,11 @@ fn show(cx: &Context, database: &PgDatabase, args: &ShowArgs) -> Outcome {
     let mut query = query(address.document(), Some(address.as_str()), args.version, true)?;
     query.limit = 1;
     let found = block_on(database.units(&query))?;
-    let unit = found.into_iter().find(|unit| unit.canonical_address == address.as_str()).ok_or_else(|| {
-        Failure::usage(format!("no unit {address} is stored"))
-            .next(format!("cutter unit list --document-id {}", address.document()))
-    })?;
+    let unit =
+        found.into_iter().find(|unit| unit.canonical_address == address.as_str()).ok_or_else(|| {
+            Failure::usage(format!("no unit {address} is stored"))
+                .next(format!("cutter unit list --document-id {}", address.document()))
+        })?;
     if args.format == Format::Text && !cx.out.is_json() {
         cx.out.stdout(unit.content.as_deref().unwrap_or_default())?;
         return Ok(Exit::DONE);
@@ -245,7 +251,9 @@ fn export(cx: &Context, database: &PgDatabase, args: &ExportArgs) -> Outcome {
     let format = if cx.out.is_json() { Format::Json } else { args.format };
     let mut bytes = Vec::new();
     match format {
-        Format::Text => units.iter().for_each(|u| bytes.extend_from_slice(u.content.as_deref().unwrap_or_default())),
+        Format::Text => {
+            units.iter().for_each(|u| bytes.extend_from_slice(u.content.as_deref().unwrap_or_default()))
+        }
         Format::Markdown => {
             for unit in &units {
                 bytes.extend_from_slice(format!("<!-- {} -->\n", unit.canonical_address).as_bytes());

@@ -10,8 +10,8 @@ use serde::Serialize;
 use self::gather::gather;
 use crate::app::Context;
 use crate::commands::RunArg;
-use crate::exit_code::Exit;
 use crate::config::Config;
+use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{BAD, DIM, GOOD, HEAD, WARN, paint};
 

@@ -34,8 +34,11 @@ impl<'f> Section<'f> {
     }
 
     fn wrong(&self, key: &str, expected: &str, observed: &str) -> Failure {
-        Failure::usage(format!("{}: key `{}` cannot be used", self.file.display(), self.key(key)))
-            .broken(format!("config.{}", self.key(key)), expected, observed)
+        Failure::usage(format!("{}: key `{}` cannot be used", self.file.display(), self.key(key))).broken(
+            format!("config.{}", self.key(key)),
+            expected,
+            observed,
+        )
     }
 
     /// An error about a key's value, which is not shown.
@@ -138,7 +141,10 @@ impl<'f> Section<'f> {
     pub(super) fn finish(self) -> Result<(), Failure> {
         let Some(unknown) = self.table.keys().next() else { return Ok(()) };
         let known = self.known.iter().copied().collect::<Vec<_>>().join(", ");
-        Err(Failure::usage(format!("{}: unknown key `{}`", self.file.display(), self.key(unknown)))
-            .broken("config.known_keys", format!("one of: {known}"), self.key(unknown)))
+        Err(Failure::usage(format!("{}: unknown key `{}`", self.file.display(), self.key(unknown))).broken(
+            "config.known_keys",
+            format!("one of: {known}"),
+            self.key(unknown),
+        ))
     }
 }

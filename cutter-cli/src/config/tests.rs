@@ -14,7 +14,8 @@ const PRINT: &str = "0123456789ABCDEF0123456789ABCDEF01234567";
 
 #[test]
 fn the_template_with_people_reads_back() {
-    let text = template("ann", PRINT) + &actor_block("sue \"x", PRINT, "keys/s.asc", true).replace(" \\\"x", "");
+    let text =
+        template("ann", PRINT) + &actor_block("sue \"x", PRINT, "keys/s.asc", true).replace(" \\\"x", "");
     let text = text.replace("'sue \"x'", "\"sue\"");
     let config = load(&text, &[]).unwrap();
     assert_eq!(config.actor, "ann");
@@ -30,7 +31,8 @@ fn every_documented_key_is_known() {
     let mut uncommented = String::new();
     for line in text.lines() {
         let stripped = line.strip_prefix("# ").unwrap_or(line);
-        let is_setting = stripped.starts_with('[') || stripped.split_once(" = ").is_some_and(|(k, _)| !k.contains(' '));
+        let is_setting =
+            stripped.starts_with('[') || stripped.split_once(" = ").is_some_and(|(k, _)| !k.contains(' '));
         if is_setting && !stripped.contains("postgres://") {
             uncommented.push_str(stripped);
             uncommented.push('\n');
@@ -50,11 +52,8 @@ fn flags_win_over_environment_over_file_over_defaults() {
     let config = load("actor = \"file\"\nruns_dir = \"x\"", &vars).unwrap();
     assert_eq!((config.actor.as_str(), config.runs_dir.as_path()), ("env", Path::new("/r")));
     let folder = tempfile::tempdir().unwrap();
-    let flags = Overrides {
-        home: Some(folder.path().into()),
-        actor: Some("flag".into()),
-        ..Overrides::default()
-    };
+    let flags =
+        Overrides { home: Some(folder.path().into()), actor: Some("flag".into()), ..Overrides::default() };
     let config = Config::load(&flags, &|name| (name == "CUTTER_ACTOR").then(|| "env".into())).unwrap();
     assert_eq!(config.actor, "flag");
     assert_eq!(config.file, None);
@@ -62,7 +61,11 @@ fn flags_win_over_environment_over_file_over_defaults() {
 
 #[test]
 fn an_unknown_key_is_refused_by_file_and_name() {
-    for (text, key) in [("acter = \"x\"", "acter"), ("[limits]\nmax = 3", "limits.max"), ("[actors.a]\nfingerprint=\"0123456789ABCDEF0123456789ABCDEF01234567\"\nkind=1", "actors.a.kind")] {
+    for (text, key) in [
+        ("acter = \"x\"", "acter"),
+        ("[limits]\nmax = 3", "limits.max"),
+        ("[actors.a]\nfingerprint=\"0123456789ABCDEF0123456789ABCDEF01234567\"\nkind=1", "actors.a.kind"),
+    ] {
         let failure = load(text, &[]).unwrap_err();
         assert_eq!(failure.exit.code(), 2);
         assert!(failure.what.contains("cutter.toml") && failure.what.contains(key), "{failure:?}");

@@ -163,7 +163,8 @@ impl Signer for KeySigner {
     }
 
     async fn sign_creation(&self, text: &str) -> PortResult<SignedText> {
-        let pair = load_pair(&self.operator).map_err(|failure| signer_error("sign_creation", failure.what))?;
+        let pair =
+            load_pair(&self.operator).map_err(|failure| signer_error("sign_creation", failure.what))?;
         let document =
             pair.clearsign(text, now()).map_err(|e| signer_error("sign_creation", e.to_string()))?;
         Ok(SignedText { document, fingerprint: pair.fingerprint().to_string() })

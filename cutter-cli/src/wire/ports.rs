@@ -31,7 +31,8 @@ impl From<ClusterError> for Failure {
 
 /// A store's failure.
 pub(crate) fn file_failure(error: cutter_kb::file_error::FileError) -> Failure {
-    PortError::new("run_store", error.op, error.kind, format!("{}: {}", error.path.display(), error.detail)).into()
+    PortError::new("run_store", error.op, error.kind, format!("{}: {}", error.path.display(), error.detail))
+        .into()
 }
 
 /// What needs neither database nor keys: the knowledge base and the runs.
@@ -45,11 +46,7 @@ pub(crate) struct Stores {
 /// Opens the stores; makes nothing.
 pub(crate) fn stores(config: &Config) -> Stores {
     let files = FileRunStore::new(&config.runs_dir);
-    Stores {
-        kb: Arc::new(FolderKb::new(&config.kb_dir)),
-        runs: Arc::new(files.clone()),
-        files,
-    }
+    Stores { kb: Arc::new(FolderKb::new(&config.kb_dir)), runs: Arc::new(files.clone()), files }
 }
 
 /// The private server of the home.
@@ -65,8 +62,9 @@ pub(crate) fn private_cluster(config: &Config) -> Result<PrivateCluster, Failure
 pub(crate) fn connections(config: &Config, logins: &[Login]) -> Result<Vec<(Login, Dsn)>, Failure> {
     if config.is_private_database() {
         if !config.home.exists() {
-            return Err(Failure::usage(format!("{} is not there yet", config.home.display()))
-                .next("cutter init"));
+            return Err(
+                Failure::usage(format!("{} is not there yet", config.home.display())).next("cutter init")
+            );
         }
         let cluster = private_cluster(config)?;
         cluster.start()?;
@@ -83,10 +81,9 @@ pub(crate) fn reader(config: &Config) -> Result<PgDatabase, Failure> {
 
 /// Who may approve, and how.
 pub(crate) fn policy(config: &Config) -> ApprovalPolicy {
-    let approvers = config.sovereigns().map(|(name, actor)| Approver {
-        actor: name.clone(),
-        fingerprint: actor.fingerprint.to_string(),
-    });
+    let approvers = config
+        .sovereigns()
+        .map(|(name, actor)| Approver { actor: name.clone(), fingerprint: actor.fingerprint.to_string() });
     ApprovalPolicy {
         signature: if config.approvals.must_be_signed {
             SignaturePolicy::Required
@@ -123,8 +120,8 @@ pub(crate) fn open(config: &Config, out: &Out) -> Result<Opened, Failure> {
     let signatures = Arc::new(key_ring(config)?);
     let dsns = connections(config, &[Login::Ro, Login::Exec, Login::Verify, Login::Review])?;
     let backup_dsn = dsns.iter().find(|(login, _)| *login == Login::Ro).map(|(_, dsn)| dsn.clone());
-    let backup_dsn = backup_dsn
-        .ok_or_else(|| Failure::usage("no connection is configured for the login that reads"))?;
+    let backup_dsn =
+        backup_dsn.ok_or_else(|| Failure::usage("no connection is configured for the login that reads"))?;
     let database = Arc::new(PgDatabase::connect(dsns));
     let ports = Ports {
         reader: database.clone(),

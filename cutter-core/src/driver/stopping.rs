@@ -16,7 +16,7 @@ use super::create::state_of;
 use super::resume::open;
 use super::run::{Halt, Run, Stopping};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
-use crate::approval::Ask;
+use crate::approval::{Ask, field};
 use crate::digest::Digest;
 use crate::gate::GateReport;
 use crate::id::RunId;
@@ -127,11 +127,11 @@ pub fn ask_for_stop(sidecar: &Sidecar, stop: &StopRecord, kind: EscalationKind) 
     let mut put = |name: &str, value: String| required.insert(name.to_owned(), value);
     put("run_id", sidecar.run_id.to_string());
     put("document_id", sidecar.document_id.clone());
-    put("stop_number", stop.n.to_string());
-    put("stop_code", stop.code.clone());
+    put(field::STOP, stop.n.to_string());
+    put(field::STOP_CODE, stop.code.clone());
     put("nonce", stop.nonce.clone());
     if kind == EscalationKind::DriftAck {
-        put("observed_sha256", observed_digest(&stop.observed).to_hex());
+        put(field::OBSERVED_SHA256, observed_digest(&stop.observed).to_hex());
     }
     if let Some(change_set) = sidecar.context_pins.get("change_set_id") {
         put("change_set_id", change_set.clone());

@@ -130,9 +130,7 @@ pub fn answer_name(ask: &Ask, attempt: u32, today: jiff::civil::Date) -> Option<
     let number = ask.occurrence.checked_add(attempt)?;
     let escalation = |kind| DocumentName::EscalationApproval { kind, number };
     let name = match ask.approval_type.as_str() {
-        CUT_AUTHORIZATION => {
-            DocumentName::Approval { gate: AuthorizationGate::Cut, occurrence: number }
-        }
+        CUT_AUTHORIZATION => DocumentName::Approval { gate: AuthorizationGate::Cut, occurrence: number },
         LIFECYCLE_ENACTMENT => {
             DocumentName::Approval { gate: AuthorizationGate::Lifecycle, occurrence: number }
         }

@@ -41,9 +41,8 @@ impl Claims {
     /// By the sidecar.
     #[must_use]
     pub fn of_sidecar(sidecar: &Sidecar) -> Self {
-        let passed = |p: &Phase| {
-            sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Passed)
-        };
+        let passed =
+            |p: &Phase| sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Passed);
         Self {
             run_id: sidecar.run_id.clone(),
             document_id: sidecar.document_id.clone(),
@@ -128,7 +127,8 @@ fn inputs(text: &str) -> Vec<(String, String)> {
     let line = |line: &str| {
         let (key, value) = line.split_once(':')?;
         let key = key.trim_end();
-        let is_key = !key.is_empty() && key.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        let is_key =
+            !key.is_empty() && key.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         is_key.then(|| (key.to_owned(), value.trim().trim_matches('"').to_string()))
     };
     section.lines().filter_map(line).collect()
@@ -137,7 +137,8 @@ fn inputs(text: &str) -> Vec<(String, String)> {
 /// Rows of tables whose second cell is a sha256.
 fn tabled(text: &str) -> Vec<(String, Digest)> {
     let row = |line: &str| {
-        let mut cells = line.strip_prefix("| ")?.split(" | ").map(|cell| cell.trim().trim_matches(['`', '|', ' ']));
+        let mut cells =
+            line.strip_prefix("| ")?.split(" | ").map(|cell| cell.trim().trim_matches(['`', '|', ' ']));
         let name = cells.next()?.to_owned();
         let digest = cells.next()?.parse().ok()?;
         Some((name, digest))

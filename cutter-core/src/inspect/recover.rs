@@ -61,12 +61,11 @@ pub fn unknown_to(sidecar: &Sidecar, evidence: &RunEvidence, documents: &[String
 
 fn knows_effect(sidecar: &Sidecar, effect: EffectName, occurrence: u32, id: &uuid::Uuid) -> bool {
     let chosen = |ids: &alloc::collections::BTreeMap<String, uuid::Uuid>| ids.values().any(|v| v == id);
-    if sidecar.intent.as_ref().is_some_and(|i| chosen(&i.ids)) || sidecar.stops.iter().any(|s| chosen(&s.ids)) {
+    if sidecar.intent.as_ref().is_some_and(|i| chosen(&i.ids)) || sidecar.stops.iter().any(|s| chosen(&s.ids))
+    {
         return true;
     }
-    let passed = |p: Phase| {
-        sidecar.phases.get(p.as_str()).is_some_and(|r| r.result != PhaseResult::Running)
-    };
+    let passed = |p: Phase| sidecar.phases.get(p.as_str()).is_some_and(|r| r.result != PhaseResult::Running);
     match effect {
         EffectName::Mark | EffectName::Sweep => passed(Phase::Mark),
         EffectName::LegA => passed(Phase::CutLegA),

@@ -450,7 +450,11 @@ fn units(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
     checks.push(Check::truth("verify.units.readable", readable));
     checks.push(Check::empty("verify.units.content_hash", &wrong));
     checks.push(Check::empty("verify.units.tile_the_region", &gaps));
-    checks.push(Check::equal("verify.units.rejoin_to_region", &text("region_sha"), &Digest::of(&joined).to_hex()));
+    checks.push(Check::equal(
+        "verify.units.rejoin_to_region",
+        &text("region_sha"),
+        &Digest::of(&joined).to_hex(),
+    ));
     let set = set_digest(units.iter().map(|u| (u.canonical_address.as_str(), &u.content_hash)));
     checks.push(Check::equal("verify.units.set_digest", &text("unit_set_digest"), &set.to_hex()));
     let change_set = text("change_set_id");

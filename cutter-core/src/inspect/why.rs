@@ -78,7 +78,8 @@ fn settle(sidecar: &Sidecar, state: &RunState, resume: &str, answer: &mut Why) {
     let run = &sidecar.run_id;
     match state {
         RunState::At(Stage::CloseoutReported) => {
-            "it is finished: every unit is enacted and every document filed".clone_into(&mut answer.condition);
+            "it is finished: every unit is enacted and every document filed"
+                .clone_into(&mut answer.condition);
             answer.next = vec![format!("cutter verify --run-id {run}")];
         }
         RunState::At(Stage::GrantsProbed) if sidecar.mode == Mode::Dryrun => {
@@ -90,9 +91,8 @@ fn settle(sidecar: &Sidecar, state: &RunState, resume: &str, answer: &mut Why) {
             waiting(sidecar, resume, answer);
         }
         RunState::At(_) => {
-            let running = |p: &&Phase| {
-                sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Running)
-            };
+            let running =
+                |p: &&Phase| sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Running);
             let phase = Phase::ALL.iter().find(running).map_or("between two phases", |p| p.as_str());
             answer.condition = format!(
                 "the process that drove it is gone ({phase}); resuming asks the database what was done and goes on"
@@ -101,14 +101,19 @@ fn settle(sidecar: &Sidecar, state: &RunState, resume: &str, answer: &mut Why) {
         }
         RunState::Stopped { reason, .. } => {
             answer.condition = match StopClass::of_suffix(reason) {
-                StopClass::Operational => "it stopped for trouble around it; once that is gone, it goes on".to_owned(),
+                StopClass::Operational => {
+                    "it stopped for trouble around it; once that is gone, it goes on".to_owned()
+                }
                 _ => "it stopped and needs the sovereign's signed word to go on".to_owned(),
             };
             stop_details(sidecar, answer);
         }
         RunState::Failed { gate, at } => {
             answer.condition = if at.is_enacted() {
-                format!("{} refused after the units were enacted; enacted units cannot be voided", gate.as_str())
+                format!(
+                    "{} refused after the units were enacted; enacted units cannot be voided",
+                    gate.as_str()
+                )
             } else {
                 format!("{} refused; a failed run is voided, then a new one begins", gate.as_str())
             };

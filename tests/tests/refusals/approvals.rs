@@ -166,7 +166,10 @@ fn a_named_approval_that_is_not_there_is_said() {
     let error = s.resume_with(&run_id, &ask.approval_path).unwrap_err();
     assert!(matches!(error, DriveError::NotNow(_)), "{error:?}");
     let text = error.to_string();
-    assert!(text.contains(&ask.approval_path) && text.contains("expected") && text.contains("observed"), "{text}");
+    assert!(
+        text.contains(&ask.approval_path) && text.contains("expected") && text.contains("observed"),
+        "{text}"
+    );
     assert_eq!(s.stored(&run_id).state, Gate::Cut.awaiting());
 }
 
@@ -176,18 +179,21 @@ fn by_the_runs_own_creator() {
     for actor in ["op", "boss"] {
         for gate in Gate::ALL {
             let mut s = Scenario::new(13);
-            let operator = cutter_core::approval::Approver { actor: actor.into(), fingerprint: s.world.operator() };
+            let operator =
+                cutter_core::approval::Approver { actor: actor.into(), fingerprint: s.world.operator() };
             s.settings.approval.approvers.push(operator);
             if gate == Gate::Lifecycle {
                 s.settings.lifecycle_actor = actor.into();
             }
             let (run_id, ask) = s.parked(gate);
-            let text = render_approval(&ask, ReviewVerdict::Approve, actor, s.world.now(), None, &BTreeMap::new());
+            let text =
+                render_approval(&ask, ReviewVerdict::Approve, actor, s.world.now(), None, &BTreeMap::new());
             s.world.file(&ask.approval_path, s.world.sign(&s.world.operator(), &text).as_bytes());
             let before = s.rows();
             match s.resume_with(&run_id, &ask.approval_path) {
                 Err(DriveError::ApprovalInvalid { report, .. }) => {
-                    let failures: Vec<&str> = report.failures().iter().map(|c| c.invariant.as_str()).collect();
+                    let failures: Vec<&str> =
+                        report.failures().iter().map(|c| c.invariant.as_str()).collect();
                     assert_eq!(failures, ["approval.not_creator"]);
                 }
                 other => panic!("{other:?}"),
@@ -211,7 +217,8 @@ fn the_creator_may_approve_only_if_the_policy_says_so() {
 #[test]
 fn by_an_approver_who_was_not_asked_at_sg2() {
     let mut s = Scenario::new(14);
-    let grace = cutter_core::approval::Approver { actor: "grace".into(), fingerprint: s.world.person("grace") };
+    let grace =
+        cutter_core::approval::Approver { actor: "grace".into(), fingerprint: s.world.person("grace") };
     s.settings.approval.approvers.push(grace);
     let (run_id, ask) = s.parked(Gate::Lifecycle);
     let text = render_approval(&ask, ReviewVerdict::Approve, "grace", s.world.now(), None, &BTreeMap::new());
@@ -391,8 +398,14 @@ fn an_answer_that_expires_between_validation_and_the_write_stops_the_run() {
         let s = Scenario::new(23);
         let (run_id, ask) = s.parked(gate);
         let end = s.world.now().checked_add(jiff::SignedDuration::from_secs(60)).unwrap();
-        let text =
-            render_approval(&ask, ReviewVerdict::Approve, SOVEREIGN, s.world.now(), Some(end), &BTreeMap::new());
+        let text = render_approval(
+            &ask,
+            ReviewVerdict::Approve,
+            SOVEREIGN,
+            s.world.now(),
+            Some(end),
+            &BTreeMap::new(),
+        );
         s.world.file(&ask.approval_path, s.seal(&text).as_bytes());
         // dies once the approval is validated and recorded, before its effect
         let op = if gate == Gate::Cut { "begin sg1_review" } else { "begin sg2_review" };
@@ -402,7 +415,13 @@ fn an_answer_that_expires_between_validation_and_the_write_stops_the_run() {
         let before = s.rows();
         let driven = s.resumed(&run_id);
         let says = ["expired at", ask.approval_path.as_str()];
-        s.assert_stopped(&driven, "STOP_APPROVAL_CHANGED", "stopped_approval_changed", gate.awaiting(), &says);
+        s.assert_stopped(
+            &driven,
+            "STOP_APPROVAL_CHANGED",
+            "stopped_approval_changed",
+            gate.awaiting(),
+            &says,
+        );
         assert_eq!(s.rows(), before);
         assert_eq!(driven.outcome, s.resumed(&run_id).outcome, "a plain resume does not go on");
         s.answer_stop(&run_id, cutter_core::naming::EscalationKind::Resume, &[]);

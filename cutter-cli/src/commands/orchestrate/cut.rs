@@ -74,12 +74,8 @@ pub(crate) fn start(config: &Config, opened: &Opened, args: &CutArgs) -> Result<
 pub(crate) fn cut(config: &Config, opened: &Opened, request: CutRequest) -> Result<Driven, Failure> {
     let caller = wire::caller(config, "orchestrate cut");
     let document_id = request.document_id.clone();
-    let driving = Driving {
-        ports: &opened.ports,
-        caller: &caller,
-        run_id: None,
-        document_id: Some(&document_id),
-    };
+    let driving =
+        Driving { ports: &opened.ports, caller: &caller, run_id: None, document_id: Some(&document_id) };
     wire::drive(driving, driver::cut(&opened.ports, &caller, request))
 }
 

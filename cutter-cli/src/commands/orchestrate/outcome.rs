@@ -69,6 +69,12 @@ impl Presented {
             Event::Stop => wire::tell(&cx.out, "on_stop", &config.hooks.on_stop, &document),
             Event::Other => {}
         }
+        if self.exit == Exit::APPROVAL
+            && self.approvals_not_accepted.is_empty()
+            && self.summary.stop.is_none()
+        {
+            cx.out.warn("no approval that answers this request was found; the run waits as before");
+        }
         cx.out.result_as(self.exit, || people(self), self)
     }
 }

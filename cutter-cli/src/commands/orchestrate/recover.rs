@@ -58,7 +58,10 @@ pub(crate) fn run(cx: &Context, args: &RecoverArgs) -> Outcome {
     let standing = standing(&stores, run_id)?;
     if let Standing::Whole(revision) = standing {
         let machine = json!({ "run_id": run_id, "recovered": false, "revision": revision, "reason": "the record is whole" });
-        return cx.out.result(|| format!("{} the record is whole (revision {revision})\n", paint(GOOD, "ok")), &machine);
+        return cx.out.result(
+            || format!("{} the record is whole (revision {revision})\n", paint(GOOD, "ok")),
+            &machine,
+        );
     }
     let documents = RunFolder::find(stores.kb.as_ref(), run_id).ok();
     let database = wire::reader(&config)?;
@@ -83,7 +86,10 @@ pub(crate) fn run(cx: &Context, args: &RecoverArgs) -> Outcome {
         failure = failure.broken("recover.complete", "a record after which nothing happened", reason);
     }
     Err(failure
-        .next(format!("restore the folder {} from a backup of it", stores.files.run_path(run_id.as_str()).display()))
+        .next(format!(
+            "restore the folder {} from a backup of it",
+            stores.files.run_path(run_id.as_str()).display()
+        ))
         .next(format!("cutter verify --run-id {run_id}")))
 }
 

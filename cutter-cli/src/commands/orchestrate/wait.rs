@@ -43,8 +43,7 @@ pub(crate) fn run(cx: &Context, args: &WaitArgs) -> Outcome {
     let mut unheld = 0;
     loop {
         let sidecar = load(&stores, run_id)?;
-        let mut presented =
-            Presented::still(Summary::of(&sidecar, &stores.runs.sidecar_location(run_id)));
+        let mut presented = Presented::still(Summary::of(&sidecar, &stores.runs.sidecar_location(run_id)));
         let s = &presented.summary;
         let has_rest = s.paused_at.is_some() || s.stop.is_some() || s.phase.is_none();
         let holder = block_on(stores.runs.lock_holder(run_id))?;

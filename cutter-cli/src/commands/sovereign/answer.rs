@@ -124,7 +124,11 @@ fn key_file(config: &Config, signing: &Signing) -> Result<PathBuf, Failure> {
     match names.as_slice() {
         [only] => Ok(of(only)),
         _ => Err(Failure::approval("no key to sign with")
-            .broken("approval.key", "--key FILE, or one sovereign's key in the home", format!("{} keys", names.len()))
+            .broken(
+                "approval.key",
+                "--key FILE, or one sovereign's key in the home",
+                format!("{} keys", names.len()),
+            )
             .next("cutter sovereign approve --run-id RUN --key FILE")),
     }
 }

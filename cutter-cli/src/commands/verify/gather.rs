@@ -92,8 +92,7 @@ fn record(
             None => unreadable.push((n, "it is not there".to_owned())),
         }
     }
-    let creation =
-        block_on(ring.observe(sidecar.creation.document.as_bytes(), wire::now()))?;
+    let creation = block_on(ring.observe(sidecar.creation.document.as_bytes(), wire::now()))?;
     let own = Check::equal("verify.record.run_id", &run_id.to_string(), &sidecar.run_id.to_string());
     out.checks.push(own);
     out.checks.extend(verify::record(&RecordFacts {
