@@ -317,7 +317,9 @@ pub fn database(claims: &Claims, facts: &DatabaseFacts) -> Vec<Check> {
     stored_approvals(claims, &facts.evidence, &mut checks);
     signatures(claims, facts, &mut checks);
     source(claims, facts, &mut checks);
-    if claims.has_passed(Phase::CutLegA) {
+    checks.push(Check::equal("verify.change_set.voided", &has_void_row(claims), &facts.evidence.voided));
+    // voided units are live no more, and another run may have cut the version since
+    if claims.has_passed(Phase::CutLegA) && !claims.voided {
         units(claims, facts, &mut checks);
     }
     if claims.has_passed(Phase::WriteVerify) {
@@ -344,6 +346,11 @@ pub fn database(claims: &Claims, facts: &DatabaseFacts) -> Vec<Check> {
         checks.push(Check::empty("verify.backlog.history_whole", &broken));
     }
     checks
+}
+
+/// A void leaves a row only where there is a change set to void.
+fn has_void_row(claims: &Claims) -> bool {
+    claims.voided && claims.has_passed(Phase::CutLegA)
 }
 
 fn stored_approvals(claims: &Claims, evidence: &RunEvidence, checks: &mut Vec<Check>) {

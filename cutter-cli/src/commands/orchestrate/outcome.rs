@@ -47,7 +47,7 @@ pub(crate) fn present(driven: &Driven, runs: &dyn RunStore, waited: Option<&str>
         Driver::Paused { ask, invalid } => {
             not_accepted.clone_from(invalid);
             let moved = waited != Some(ask.request_path.as_str());
-            let exit = if moved && invalid.is_empty() { Exit::DONE } else { Exit::APPROVAL };
+            let exit = if moved { Exit::DONE } else { Exit::APPROVAL };
             (exit, if moved { Event::Gate } else { Event::Other })
         }
         Driver::Stopped(stop) | Driver::Failed(stop) => (Exit::of(exit_code_of(&stop.code)), Event::Stop),
