@@ -9,7 +9,7 @@ use clap::{Args, Subcommand};
 use cutter_core::port::backup::TableSummary;
 use cutter_core::sidecar::{BackupRecord, Sidecar};
 use cutter_kb::openpgp::{DecryptFacts, decrypt_stream};
-use cutter_pg::restore;
+use cutter_pg::restore::{self, RestoreError};
 use serde_json::json;
 
 use crate::app::Context;
@@ -197,8 +197,11 @@ fn restore(cx: &Context, config: &Config, args: &RestoreArgs) -> Outcome {
     let admin = db::admin_dsn(config)?;
     let protected = db::database_names(config)?;
     let protected: Vec<&str> = protected.iter().map(String::as_str).collect();
-    let report = restore::restore_archive(&mut plain, &admin, &args.into, &protected)
-        .map_err(|e| Failure::evidence(format!("nothing was restored: {e}")))?;
+    let report =
+        restore::restore_archive(&mut plain, &admin, &args.into, &protected).map_err(|e| match e {
+            RestoreError::Target { .. } => Failure::usage(format!("nothing was restored: {e}")),
+            _ => Failure::evidence(format!("nothing was restored: {e}")),
+        })?;
     let differing: Vec<&str> =
         report.fingerprints.iter().filter(|f| !f.is_equal).map(|f| f.name.as_str()).collect();
     let machine = json!({
