@@ -123,6 +123,15 @@ fn the_revert_brings_the_backups_content_back_and_keeps_the_history() {
         assert!(!output.status.success(), "{name}={wrong}: {}", text(&output));
         assert!(text(&output).contains(says), "{name}={wrong}: {}", text(&output));
     }
+    // A statement about another backup than the scratch database's.
+    let misled = statement(&other);
+    let variables = good.map(|(name, value)| match name {
+        "base_state" => (name, other.as_str()),
+        "statement" => (name, misled.path().to_str().unwrap()),
+        _ => (name, value),
+    });
+    let output = psql(&database, &variables);
+    assert!(!output.status.success() && text(&output).contains("is not this backup"), "{}", text(&output));
     // The rehearsal does everything and keeps nothing.
     let output = psql(&database, &good);
     assert!(output.status.success(), "{}", text(&output));

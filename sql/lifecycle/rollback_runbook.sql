@@ -69,7 +69,7 @@ SET LOCAL lock_timeout = '10s';
 SET LOCAL client_min_messages = warning;
 SET LOCAL synchronous_commit = on;
 
-SELECT 1 FROM set_config('cutter.document_id', :'document_id', true),
+SELECT set_config('cutter.document_id', :'document_id', true),
     set_config('cutter.confirm', :'confirm', true), set_config('cutter.scratch', :'scratch', true),
     set_config('cutter.base_state', :'base_state', true), set_config('cutter.run_id', :'run_id', true),
     set_config('cutter.fingerprint', :'fingerprint', true), set_config('cutter.sovereign', :'sovereign', true),
