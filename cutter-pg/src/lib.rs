@@ -4,6 +4,7 @@
 //! - [`dsn`]: connection strings that cannot be printed
 //! - [`cluster`]: the private server under the home folder
 //! - [`connection`]: an async handle over a blocking client on a thread of its own
+//! - [`database`]: the database port, one connection per login
 //! - [`migrate`], [`migrations`]: forward-only schema changes
 //! - [`backup`], [`restore`]: a document's or the database's archive, and its way back
 //! - [`error`]: SQLSTATE to port errors
@@ -11,11 +12,21 @@
 pub mod backup;
 pub mod cluster;
 pub mod connection;
+pub mod database;
 pub mod dsn;
+mod effect;
 pub mod error;
+mod executor;
 pub mod login;
 pub mod migrate;
 pub mod migrations;
+mod reader;
 pub mod restore;
+mod reviewer;
+mod row;
+mod survey;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod verifier;
+
+pub use database::PgDatabase;

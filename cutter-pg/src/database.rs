@@ -1,0 +1,120 @@
+//! The database port over PostgreSQL: one connection per login, opened when first needed.
+//!
+//! [`PgDatabase`] implements all four traits of [`cutter_core::port::database`], each over the
+//! connection of its own login; a caller is handed only the trait that it may use. A writer's
+//! connection belongs to one effect at a time, from `begin` to `finish` or drop.
+//!
+//! **Loss.** A writer's lost connection is opened again only by
+//! [`take_fence`](cutter_core::port::database::Executor::take_fence), because whatever the old
+//! one left behind is final only after the fence was raised. The reader reconnects by itself.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use crate::connection::{Connection, SessionSettings};
+use crate::dsn::Dsn;
+use crate::error::{PORT, PgError};
+use crate::login::Login;
+
+/// A login's connection, held for one piece of work.
+pub(crate) type Held = OwnedMutexGuard<Option<Connection>>;
+
+/// The database port (`Reader`, `Executor`, `Reviewer`, `Verifier`).
+pub struct PgDatabase {
+    slots: BTreeMap<Login, Slot>,
+    /// Longest wait of one read.
+    read_limit: Duration,
+}
+
+struct Slot {
+    dsn: Dsn,
+    connection: Arc<Mutex<Option<Connection>>>,
+}
+
+impl PgDatabase {
+    /// A port over these connection strings, by login; only the logins that are given can be
+    /// used (a command that only reads needs `cutter_ro` alone). Connects to nothing yet.
+    #[must_use]
+    pub fn connect(dsns: impl IntoIterator<Item = (Login, Dsn)>) -> Self {
+        let slots = dsns
+            .into_iter()
+            .map(|(login, dsn)| (login, Slot { dsn, connection: Arc::new(Mutex::new(None)) }))
+            .collect();
+        Self { slots, read_limit: Duration::from_secs(35) }
+    }
+
+    /// Bounds each read on the client's side (35 s unless told; the server ends a statement
+    /// of the reader after 30 s).
+    #[must_use]
+    pub fn read_limit(mut self, limit: Duration) -> Self {
+        self.read_limit = limit;
+        self
+    }
+
+    pub(crate) const fn limit_of_reads(&self) -> Duration {
+        self.read_limit
+    }
+
+    fn slot(&self, login: Login, op: &str) -> PortResult<&Slot> {
+        self.slots.get(&login).ok_or_else(|| {
+            let message = format!("no connection is configured for the login {login}; add its DSN");
+            PortError::new(PORT, op, PortErrorKind::Invalid, message)
+        })
+    }
+
+    /// The login's connection, opened if it never was. A lost one is `Unavailable`, but for
+    /// the reader's, which is opened again.
+    pub(crate) async fn hold(&self, login: Login, op: &str) -> PortResult<Held> {
+        let slot = self.slot(login, op)?;
+        let mut held = slot.connection.clone().lock_owned().await;
+        match held.as_ref() {
+            Some(connection) if !connection.is_lost() => {}
+            Some(_) if login != Login::Ro => {
+                let message = format!("the connection of {login} was lost; take the fence again");
+                return Err(PortError::new(PORT, op, PortErrorKind::Unavailable, message));
+            }
+            _ => *held = Some(open(slot, login, op).await?),
+        }
+        Ok(held)
+    }
+
+    /// Gives up what was lost among the writers, so that the next use opens it again.
+    pub(crate) async fn forget_lost(&self) {
+        for (login, slot) in &self.slots {
+            if *login != Login::Ro {
+                let mut held = slot.connection.lock().await;
+                if held.as_ref().is_some_and(Connection::is_lost) {
+                    *held = None;
+                }
+            }
+        }
+    }
+}
+
+async fn open(slot: &Slot, login: Login, op: &str) -> PortResult<Connection> {
+    let settings = if login == Login::Ro { SessionSettings::reader() } else { SessionSettings::writer() };
+    Connection::open(slot.dsn.clone(), settings).await.map_err(|error| error.to_port(op))
+}
+
+/// Gives the session up after a deadline: the cancel that ended its statement may still be on
+/// its way and must not hit a later one. Nothing of it is left open, as COMMIT was not sent.
+pub(crate) fn give_up_after_deadline(held: &mut Held, error: &PgError) {
+    if error.kind() == PortErrorKind::Deadline {
+        **held = None;
+    }
+}
+
+/// The connection inside, which [`PgDatabase::hold`] put there.
+pub(crate) fn connection(held: &Held) -> Result<&Connection, PgError> {
+    held.as_ref().ok_or_else(|| PgError::Connection("the connection is closed".to_owned()))
+}
+
+impl std::fmt::Debug for PgDatabase {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PgDatabase").field("logins", &self.slots.keys().collect::<Vec<_>>()).finish()
+    }
+}

@@ -1,0 +1,112 @@
+//! What observers ask of an open transaction or session: survey, grant probe, structural
+//! counts. Every login that writes may ask too, inside its own transaction.
+
+use std::collections::BTreeMap;
+
+use cutter_core::port::database::{GrantFact, GrantSnapshot, StructuralFacts, Survey, SurveyScope};
+use postgres::GenericClient;
+use uuid::Uuid;
+
+use crate::error::PgError;
+use crate::row::{get, parsed_opt, unsigned};
+
+/// Live values by dimension (PROTOCOL §4), from one statement and so from one snapshot.
+pub(crate) fn survey(client: &mut impl GenericClient, scope: &SurveyScope) -> Result<Survey, PgError> {
+    let rows = client.query(
+        "SELECT s.dimension, s.value FROM cutter_governance.fn_survey($1, $2, $3, $4) s",
+        &[&scope.document_id, &scope.run_id.as_str(), &scope.entry_id, &scope.review_decision_id],
+    )?;
+    let mut values = BTreeMap::new();
+    for row in &rows {
+        values.insert(get(row, 0)?, get(row, 1)?);
+    }
+    Ok(Survey(values))
+}
+
+/// The grant probe (IG_grant_probe).
+pub(crate) fn grants(client: &mut impl GenericClient) -> Result<GrantSnapshot, PgError> {
+    let rows = client.query(
+        "SELECT p.section, p.name, p.wanted, p.holds FROM cutter_governance.fn_grant_probe() p
+         ORDER BY p.section, p.name COLLATE \"C\"",
+        &[],
+    )?;
+    let mut snapshot = GrantSnapshot::default();
+    for row in &rows {
+        let name: String = get(row, 1)?;
+        match get::<_, &str>(row, 0)? {
+            "fact" => snapshot.facts.push(GrantFact { name, wanted: get(row, 2)?, holds: get(row, 3)? }),
+            "public_execute" => snapshot.public_execute.push(name),
+            "violation" => snapshot.violations.push(name),
+            other => return Err(PgError::Shape(format!("the grant probe has no section {other:?}"))),
+        }
+    }
+    Ok(snapshot)
+}
+
+/// One scan of the change set's rows; texts are hashed in the server.
+const STRUCTURAL: &str = "
+WITH units AS MATERIALIZED (
+    SELECT u.unit_id, u.ordinal, u.canonical_address AS address, u.unit_kind, u.section_type,
+        u.lifecycle_status, u.content_hash, u.document_id
+    FROM iu_core.information_unit u WHERE u.change_set_id = $1
+), texts AS MATERIALIZED (
+    SELECT u.unit_id, count(*) AS versions,
+        (array_agg(v.content ORDER BY v.version_seq DESC))[1] AS content
+    FROM units u JOIN iu_core.unit_version v ON v.unit_id = u.unit_id
+    GROUP BY u.unit_id
+), anchors AS MATERIALIZED (
+    SELECT u.unit_id, a.start_byte FROM units u JOIN iu_core.unit_anchor a ON a.unit_id = u.unit_id
+)
+SELECT
+    (SELECT count(*) FROM units) AS units,
+    (SELECT coalesce(sum(t.versions), 0)::bigint FROM texts t) AS versions,
+    (SELECT count(*) FROM anchors) AS anchors,
+    (SELECT count(DISTINCT u.address) FROM units u) AS distinct_addresses,
+    (SELECT encode(sha256(convert_to(string_agg(d.address || E'\\n', '' ORDER BY d.address), 'UTF8')), 'hex')
+     FROM (SELECT DISTINCT u.address FROM units u) d) AS addresses_sha,
+    (SELECT count(*) FROM units u LEFT JOIN texts t USING (unit_id)
+     WHERE encode(sha256(t.content), 'hex') IS DISTINCT FROM u.content_hash) AS hash_mismatches,
+    (SELECT coalesce(jsonb_object_agg(k.word, k.n), '{}')
+     FROM (SELECT u.section_type AS word, count(*) AS n FROM units u GROUP BY 1) k) AS section_types,
+    (SELECT coalesce(jsonb_object_agg(k.word, k.n), '{}')
+     FROM (SELECT u.unit_kind AS word, count(*) AS n FROM units u GROUP BY 1) k) AS unit_kinds,
+    (SELECT count(*) FROM units u WHERE u.lifecycle_status <> 'draft') AS non_draft,
+    (SELECT count(*) FROM units u
+     WHERE u.address <> $2 AND regexp_replace(u.address, '/[^/]*$', '') <> $2
+         AND NOT EXISTS (SELECT FROM units p
+                         WHERE p.address = regexp_replace(u.address, '/[^/]*$', '') AND p.unit_id <> u.unit_id)
+    ) AS orphans,
+    (SELECT encode(sha256(string_agg(t.content, ''::bytea ORDER BY a.start_byte, u.ordinal)), 'hex')
+     FROM units u JOIN texts t USING (unit_id) JOIN anchors a USING (unit_id)) AS region_sha,
+    (SELECT count(*) FROM units u
+     WHERE NOT (u.address = $2 OR starts_with(u.address, $2 || '/'))
+         OR EXISTS (SELECT FROM unnest($3::text[]) f
+                    WHERE u.address = f COLLATE \"C\" OR starts_with(u.address, f || '/'))) AS forbidden";
+
+/// Structural counts over a change set (IG_structural_verify).
+pub(crate) fn structural(
+    client: &mut impl GenericClient,
+    change_set_id: Uuid,
+    document_id: &str,
+    forbidden_prefixes: &[String],
+) -> Result<StructuralFacts, PgError> {
+    let row = client.query_one(STRUCTURAL, &[&change_set_id, &document_id, &forbidden_prefixes])?;
+    let counts = |column: &str| -> Result<BTreeMap<String, u64>, PgError> {
+        let value: serde_json::Value = get(&row, column)?;
+        serde_json::from_value(value).map_err(|error| PgError::Shape(format!("column {column}: {error}")))
+    };
+    Ok(StructuralFacts {
+        units: unsigned(&row, "units")?,
+        versions: unsigned(&row, "versions")?,
+        anchors: unsigned(&row, "anchors")?,
+        distinct_addresses: unsigned(&row, "distinct_addresses")?,
+        addresses_sha: parsed_opt(&row, "addresses_sha")?,
+        hash_mismatches: unsigned(&row, "hash_mismatches")?,
+        section_types: counts("section_types")?,
+        unit_kinds: counts("unit_kinds")?,
+        non_draft: unsigned(&row, "non_draft")?,
+        orphans: unsigned(&row, "orphans")?,
+        region_sha: parsed_opt(&row, "region_sha")?,
+        forbidden: unsigned(&row, "forbidden")?,
+    })
+}
