@@ -265,8 +265,28 @@ fn the_deadline_ends_a_backup() {
     let error = archive(&source(&database), &request).unwrap_err();
     assert!(matches!(error.kind, PortErrorKind::Deadline), "{error}");
     assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+    // A dump waits for the same lock, and is ended as well.
+    request.scope = BackupScope::Database;
+    let started = Instant::now();
+    archive(&source(&database), &request).unwrap_err();
+    assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
     lock.rollback().unwrap();
     wait_until_quiet(&database, Duration::from_secs(5));
+}
+
+#[test]
+fn a_dump_that_may_not_read_everything_fails_and_says_why() {
+    let _shared = shared();
+    let database = database();
+    let mut client = database.client(Login::Admin);
+    cut(&mut client, "LAW-1", "run-a", b"text", 1, "draft");
+    client.batch_execute("CREATE TABLE public.of_somebody_else (a int)").unwrap();
+    let request = request("LAW-1", BackupScope::Database);
+    let error = archive(&source(&database), &request).unwrap_err();
+    assert!(error.message.contains("pg_dump") && error.message.contains("of_somebody_else"), "{error}");
+    assert!(!error.message.contains("PASSWORD"), "{error}");
+    let source = source(&database).dump_login(database.admin_dsn());
+    assert!(archive(&source, &request).is_ok());
 }
 
 fn resident_bytes() -> u64 {
