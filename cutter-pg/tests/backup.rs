@@ -342,7 +342,8 @@ fn no_query_reads_what_other_documents_fill() {
     // 200,000 units without as many calls.
     client
         .batch_execute(
-            "INSERT INTO iu_core.information_unit SELECT gen_random_uuid(), change_set_id, document_id,
+            "SET session_replication_role = replica;
+             INSERT INTO iu_core.information_unit SELECT gen_random_uuid(), change_set_id, document_id,
                 source_document_id, source_version_id, n, document_id || '/n' || n, NULL, unit_kind, section_type,
                 content_hash, body_hash, public.hex(n::text), 'draft', created_at
              FROM iu_core.information_unit, generate_series(1, 200000) n;
@@ -352,7 +353,8 @@ fn no_query_reads_what_other_documents_fill() {
                 a.source_bytes, 0, 1 FROM iu_core.information_unit u JOIN iu_core.unit_anchor a USING (change_set_id)
              WHERE u.ordinal > 0;
              INSERT INTO iu_core.iu_lifecycle_log SELECT unit_id, change_set_id, 'run-f', 'draft', 'enacted',
-                unit_id, 'r', 'a', now() FROM iu_core.information_unit;",
+                unit_id, 'r', 'a', now() FROM iu_core.information_unit;
+             RESET session_replication_role;",
         )
         .unwrap();
     cut(&mut client, "LAW-1", "run-a", &vec![b'y'; 100_000], 1000, "enacted");
