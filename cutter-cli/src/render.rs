@@ -164,7 +164,10 @@ pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     for row in rows {
         table.add_row(row);
     }
-    let mut text: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    let mut text: String = table
+        .lines()
+        .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(&line).trim_end()))
+        .collect();
     if text.is_empty() {
         text.push('\n');
     }
