@@ -59,17 +59,21 @@ impl Scenario {
 
     /// Registers a (new) version of the document.
     pub fn register(&self, text: &str) {
+        self.register_bytes(text.as_bytes());
+    }
+
+    /// Registers bytes, whatever they are, as a (new) version of the document.
+    pub fn register_bytes(&self, content: &[u8]) {
         let ports = self.world.process().ports();
-        let ids = |what: &str| {
-            ports.ids.uuid_v7(ports.clock.now(), &format!("source/{what}/{}", Digest::of(text.as_bytes())))
-        };
+        let sha256 = Digest::of(content);
+        let ids = |what: &str| ports.ids.uuid_v7(ports.clock.now(), &format!("source/{what}/{sha256}"));
         let registration = SourceRegistration {
             document_id: DOCUMENT.into(),
             title: "Charter".into(),
             source_document_id: ids("document"),
             source_version_id: ids("version"),
-            content: text.as_bytes().to_vec(),
-            sha256: Digest::of(text.as_bytes()),
+            content: content.to_vec(),
+            sha256,
             manifest_digest: None,
             actor: "op".into(),
         };

@@ -9,3 +9,7 @@
 mod approvals;
 #[path = "refusals/drift.rs"]
 mod drift;
+#[path = "refusals/gates.rs"]
+mod gates;
+#[path = "refusals/stops.rs"]
+mod stops;

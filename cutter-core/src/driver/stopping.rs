@@ -186,9 +186,6 @@ impl Run<'_> {
             }
             Halt::Stop(stopping) => (*stopping, None),
         };
-        if let Some(stop) = self.same_as_before(&stopping) {
-            return Ok(Outcome::Stopped(stop));
-        }
         let state = state_of(&self.sidecar)?;
         if self.between_legs(&state, &stopping.reason) {
             let change_set = self.sidecar.context_pins.get("change_set_id").cloned().unwrap_or_default();
@@ -200,6 +197,9 @@ impl Run<'_> {
         if let (StopReason::GateFailed(GateId::Closeout), _) = (&stopping.reason, &report) {
             // Documents are missing or changed: trouble of the store, which a person mends (D23).
             stopping.reason = StopReason::KbConflict;
+        }
+        if let Some(stop) = self.same_as_before(&stopping) {
+            return Ok(Outcome::Stopped(stop));
         }
         let to = match &stopping.reason {
             StopReason::GateFailed(gate) => state.fail(*gate),
