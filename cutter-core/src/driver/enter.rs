@@ -48,6 +48,9 @@ impl Run<'_> {
             let acted = self.act(phase).await?;
             self.settle(phase, acted).await?;
         }
+        if phase == Phase::Backup {
+            self.discard_leftovers().await?;
+        }
         let filed = self.upload().await?;
         if phase == Phase::Closeout {
             self.append_index().await?;
