@@ -34,7 +34,9 @@ use crate::driver::{DriveError, Ports};
 
 pub use freeze::freeze_everywhere;
 pub use life::{Call, Life, Plan, Strike, When};
-pub use play::{Effort, Pairs, Schedule, crash_everywhere, every_commit, every_pair, every_point, random, undisturbed};
+pub use play::{
+    Effort, Pairs, Schedule, crash_everywhere, every_commit, every_pair, every_point, random, undisturbed,
+};
 pub use report::{CrashReport, Finding, Reference};
 
 use database::Struck;

@@ -17,6 +17,7 @@ pub mod drift;
 pub mod driver;
 pub mod gate;
 pub mod id;
+pub mod inspect;
 pub mod intent;
 pub mod key;
 pub mod limits;

@@ -3,21 +3,17 @@ use cutter_core::crash::*;
 use cutter_tests::story::*;
 #[test]
 fn scratch() {
-    let story = Story::small(Plot::Whole);
-    let docs = |k: u64| {
+    for plot in Plot::ALL {
+        let story = Story::small(plot);
         let world = story.fresh();
-        let (_, life) = FaultyPorts::wrap(story.ports(&world), if k==0 {Plan::none()} else {Plan::at(k, Strike::DieAfter)});
-        let ports = life.wrap(story.ports(&world));
-        let _ = story.drive(&world, &ports);
-        while let Ok(Step::More) = story.drive(&world, &story.ports(&world)) {}
-        world.world.paths().into_iter().map(|p| (p.clone(), String::from_utf8(world.world.document(&p).unwrap().bytes).unwrap())).collect::<Vec<_>>()
-    };
-    let t = std::time::Instant::now();
-    let a = docs(0);
-    println!("one run {:?}", t.elapsed());
-    let b = docs(7);
-    for ((p, x), (q, y)) in a.iter().zip(&b) {
-        assert_eq!(p, q);
-        for (l, r) in x.lines().zip(y.lines()) { if l != r { println!("{p}\n - {l}\n + {r}"); } }
+        for i in 0..12 {
+            let r = story.drive(&world, &story.ports(&world));
+            let s = newest(&world.world).unwrap();
+            println!("{plot:?} {i} {r:?} state {} ask {:?} last {:?} stops {:?}", s.state, s.ask.as_ref().map(|a| (a.gate.clone(), a.occurrence)), s.last_error.as_ref().map(|e| &e.message), s.stops.iter().map(|s| (s.code.clone(), s.resolved_by.is_some(), s.uploaded.is_some())).collect::<Vec<_>>());
+            println!("    considered {:?}", s.considered);
+            if r == Ok(Step::Done) { break }
+        }
+        if plot == Plot::Whole { println!("{}", world.world.snapshot().lines().filter(|l| l.starts_with("information_unit")).map(|l| l[..300].to_string()).collect::<Vec<_>>().join("\n")); }
+        println!("{:#?}", world.world.paths());
     }
 }

@@ -13,9 +13,10 @@ use super::life::Life;
 use crate::id::RunId;
 use crate::port::PortResult;
 use crate::port::database::{
-    Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence, GrantSnapshot,
-    PendingEffect, Reader, Registered, ReviewWrite, Reviewer, RunEvidence, SourceFacts, SourceRegistration,
-    StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow, Verdict, Verifier, WriteVerifyWrite,
+    Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
+    GrantSnapshot, PendingEffect, Reader, Registered, ReviewWrite, Reviewer, RunEvidence, SourceFacts,
+    SourceRegistration, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow, Verdict, Verifier,
+    WriteVerifyWrite,
 };
 use crate::vocabulary::Vocabulary;
 

@@ -126,11 +126,7 @@ pub(super) fn difference(expected: &str, observed: &str) -> Option<String> {
                     let from = common.saturating_sub(40);
                     format!("{head} … {}", line.chars().skip(from).take(SHOWN).collect::<String>())
                 };
-                return Some(format!(
-                    "line {number}: expected {}\n  observed {}",
-                    shown(l),
-                    shown(r)
-                ));
+                return Some(format!("line {number}: expected {}\n  observed {}", shown(l), shown(r)));
             }
         }
     }

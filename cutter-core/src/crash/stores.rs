@@ -13,7 +13,8 @@ use super::life::Life;
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::port::backup::{
-    BackupBlob, BackupRequest, BackupSink, BackupSource, BackupStream, BackupSummary, BackupTarget, TargetFacts,
+    BackupBlob, BackupRequest, BackupSink, BackupSource, BackupStream, BackupSummary, BackupTarget,
+    TargetFacts,
 };
 use crate::port::environment::Clock;
 use crate::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};

@@ -110,6 +110,22 @@ impl From<crate::machine::IllegalTransition> for Halt {
     }
 }
 
+/// Records in a sidecar that a phase begins with this intent.
+pub(super) fn begin(sidecar: &mut Sidecar, phase: Phase, intent: Intent) {
+    let record = PhaseRecord {
+        phase: phase.as_str().to_owned(),
+        started_utc: intent.at,
+        finished_utc: None,
+        result: PhaseResult::Running,
+        gate_invariants: BTreeMap::new(),
+        kb_doc_id: None,
+        artifacts: Vec::new(),
+        active_ms: 0,
+    };
+    sidecar.phases.insert(phase.as_str().to_owned(), record);
+    sidecar.intent = Some(intent);
+}
+
 /// A run under its lock.
 pub(super) struct Run<'p> {
     pub(super) ports: &'p Ports,
@@ -293,18 +309,7 @@ impl<'p> Run<'p> {
 
     /// Records that a phase begins with this intent.
     pub(super) fn set_running(&mut self, phase: Phase, intent: Intent) {
-        let record = PhaseRecord {
-            phase: phase.as_str().to_owned(),
-            started_utc: intent.at,
-            finished_utc: None,
-            result: PhaseResult::Running,
-            gate_invariants: BTreeMap::new(),
-            kb_doc_id: None,
-            artifacts: Vec::new(),
-            active_ms: 0,
-        };
-        self.sidecar.phases.insert(phase.as_str().to_owned(), record);
-        self.sidecar.intent = Some(intent);
+        begin(&mut self.sidecar, phase, intent);
     }
 
     /// Puts a document into the outbox: it is owed from the next write on.
