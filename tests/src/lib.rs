@@ -1,6 +1,7 @@
 //! Builders shared by the cross-crate tests: a whole run on memory ports.
 
 pub mod refusal;
+pub mod story;
 
 use std::collections::BTreeMap;
 
@@ -25,6 +26,9 @@ pub const SOVEREIGN: &str = "ada";
 pub const TEXT: &str = "# Charter\n\nWe agree.\n\n## Chapter 1 Rights\n\nOf rights.\n\n### Article 1 Speech\n\n\
 Everyone may speak.\n\n### Article 2 Silence\n\nNobody must.\n\n## Chapter 2 Duties\n\n### Article 3 Care\n\n\
 Take care.\n\n### Article 3 Care\n\nTake care again.\n";
+
+/// A text with three units.
+pub const SMALL: &str = "# Charter\n\nWe agree.\n\n## Article 1\n\nSpeak.\n\n## Article 2\n\nListen.\n";
 
 /// A world, its people and settings.
 pub struct Scenario {

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 
+use super::DriveError;
 use super::run::{Halt, Run};
 use crate::digest::Digest;
 use crate::drift;
@@ -64,7 +65,19 @@ impl Run<'_> {
         let (run_id, document) = (self.sidecar.run_id.clone(), self.sidecar.document_id.clone());
         let taken = self.ports.executor.take_fence(&run_id, &document, self.caller.holder.holder).await;
         self.fence = Some(taken.map_err(|e| self.halt(e))?);
-        Ok(())
+        self.still_newest().await
+    }
+
+    /// With the fence raised, the record must still be the one in hand: a driver that slept
+    /// between reading and raising (or whose connection was cut by its successor) would act
+    /// under a fresh fence on a revision that is history.
+    async fn still_newest(&self) -> Result<(), Halt> {
+        let run_id = &self.sidecar.run_id;
+        let stored = self.ports.runs.load(run_id).await.map_err(|e| self.halt(e))?;
+        if stored.is_some_and(|s| s.revision == self.revision) {
+            return Ok(());
+        }
+        Err(Halt::Abort(Box::new(DriveError::Fenced { run_id: run_id.clone() })))
     }
 
     pub(super) fn fence(&self) -> Result<&Fence, Halt> {
@@ -81,6 +94,13 @@ impl Run<'_> {
         let key = self.effect_key(effect, occurrence);
         let found = self.ports.reader.effect(&key).await.map_err(|e| self.halt(e))?;
         let Some(record) = found else { return Ok(false) };
+        if effect == EffectName::Mark {
+            // Its id became a pin with the phase's result, which was lost: without it the next
+            // survey would not see the entry that this run made.
+            if let Ok(entry) = self.intent().and_then(|i| Ok(i.id("entry")?)) {
+                self.pin("entry_id", entry);
+            }
+        }
         self.follow(&record.facts);
         Ok(true)
     }

@@ -80,8 +80,9 @@ pub async fn stop(
         return Err(DriveError::NotNow(format!("run {run_id} is {state}: there is nothing to stop")));
     }
     ports.runs.request_stop(run_id, &request).await?;
+    run.raise_fence().await?;
     let halt = Halt::Stop(Box::new(Stopping {
-        detail: vec![format!("{} asked: {reason}", caller.actor)],
+        detail: vec![format!("{} asked: {}", caller.actor, reason.state_suffix())],
         reason,
         observed: BTreeMap::new(),
         request_id: Some(request.id),
@@ -221,6 +222,16 @@ impl Run<'_> {
         }
         self.sidecar = *self.left.take()?;
         Some(stop)
+    }
+
+    /// Before a stop that a person asked for is recorded: a driver that lost the run's lock
+    /// but lives on must not commit after it. A database that does not answer does not keep
+    /// anyone from stopping.
+    pub(super) async fn raise_fence(&mut self) -> Result<(), DriveError> {
+        match self.take_fence().await {
+            Err(Halt::Abort(error)) => Err(*error),
+            _ => Ok(()),
+        }
     }
 
     /// Between leg A and leg B nothing may fail for good (PROTOCOL §2).

@@ -48,6 +48,7 @@ pub async fn void(
     if matches!(state, RunState::At(_)) {
         let word = Slug::from_words("void_requested").and_then(StopReason::sovereign);
         let reason = word.map_err(|e| DriveError::Internal(e.to_string()))?;
+        run.raise_fence().await?;
         let outcome = run
             .record(Halt::Stop(Box::new(Stopping {
                 detail: alloc::vec![format!("{} asked to void the run", caller.actor)],

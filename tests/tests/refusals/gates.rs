@@ -23,7 +23,10 @@ fn fails_before_sg1(s: Scenario, gate: &str, stage: &str, says: &[&str], mend: i
         assert_eq!(s.rows_of(table).len(), 0, "{table}");
     }
     let held = s.cut(&s.ports()).unwrap_err();
-    assert!(matches!(held, driver::DriveError::ReplayConflict { .. }), "a failed run keeps its claim: {held}");
+    assert!(
+        matches!(held, driver::DriveError::ReplayConflict { .. }),
+        "a failed run keeps its claim: {held}"
+    );
     let mut s = s;
     mend(&mut s);
     s.assert_void_frees(&driven.sidecar.run_id);
@@ -32,7 +35,8 @@ fn fails_before_sg1(s: Scenario, gate: &str, stage: &str, says: &[&str], mend: i
 #[test]
 fn an_unknown_document() {
     let s = Scenario::new(300);
-    let request = CutRequest { document_id: "ICX-NOBODY".into(), mode: Mode::Live, settings: s.settings.clone() };
+    let request =
+        CutRequest { document_id: "ICX-NOBODY".into(), mode: Mode::Live, settings: s.settings.clone() };
     let before = s.rows();
     let driven = block_on(driver::cut(&s.ports(), &caller(), request)).unwrap();
     s.assert_failed(&driven, "source_pin", "pending", &["source_pin.document_registered"]);
@@ -53,7 +57,9 @@ fn a_text_that_is_no_utf8() {
 fn a_document_over_the_size_limit() {
     let mut s = Scenario::new(302);
     s.settings.max_document_bytes = 10;
-    fails_before_sg1(s, "source_pin", "pending", &["source_pin."], |s| s.settings.max_document_bytes = 1 << 20);
+    fails_before_sg1(s, "source_pin", "pending", &["source_pin."], |s| {
+        s.settings.max_document_bytes = 1 << 20
+    });
 }
 
 #[test]
@@ -146,7 +152,10 @@ fn set_grant(s: &Scenario, name: &str, holds: bool) {
 fn a_grant_that_nobody_should_have() {
     let cases: [(fn(&mut GrantSnapshot), &str); 3] = [
         (|g| g.public_execute.push("cutter_governance.fn_run_fence_assert".into()), "fn_run_fence_assert"),
-        (|g| g.facts.iter_mut().filter(|f| !f.wanted).for_each(|f| f.holds = true), "cutter_governance.approval"),
+        (
+            |g| g.facts.iter_mut().filter(|f| !f.wanted).for_each(|f| f.holds = true),
+            "cutter_governance.approval",
+        ),
         (|g| g.violations.push("cutter_exec is a superuser".into()), "cutter_exec is a superuser"),
     ];
     for (i, (damage, says)) in cases.into_iter().enumerate() {
@@ -177,7 +186,11 @@ fn a_structural_failure_between_leg_a_and_leg_b_is_not_final() {
         s.world.edit_unit(&address, b"other bytes").unwrap();
         let before = s.rows();
         let driven = s.resumed(&run_id);
-        let says = ["STOP_GATE_FAILED", "structural_verify.content_hash_match", "structural_verify.region_reconstructs"];
+        let says = [
+            "STOP_GATE_FAILED",
+            "structural_verify.content_hash_match",
+            "structural_verify.region_reconstructs",
+        ];
         let state = "stopped_between_leg_a_and_leg_b";
         s.assert_stopped(&driven, "STOP_BETWEEN_LEG_A_AND_LEG_B", state, "cut_leg_a_committed", &says);
         assert_eq!(s.rows(), before);
@@ -223,12 +236,20 @@ fn a_failed_write_verify_commits_its_own_record() {
     assert_eq!(status("manifest"), Some("verify_failed_escalated".into()));
     assert_eq!(status("escalation"), Some("marked".into()), "the escalation has an entry of its own");
     let history = s.rows_of("decision_backlog_history");
-    assert!(history.iter().any(|h| h["from_state"] == "verify_in_progress" && h["to_state"] == "verify_failed_escalated"));
+    assert!(
+        history
+            .iter()
+            .any(|h| h["from_state"] == "verify_in_progress" && h["to_state"] == "verify_failed_escalated")
+    );
     let signatures = s.rows_of("dot_pair_signature");
     let failed_signature = &s.stored(&run_id).context_pins["verifier_signature_id"];
     let own = signatures.iter().find(|r| r["signature_id"] == failed_signature.as_str()).unwrap();
     assert!(own["payload"].as_str().unwrap().contains("verify_failed"));
-    assert_eq!(s.rows_of("cut_change_set").iter().filter(|c| c["kind"] != "cut").count(), 1, "compensating set");
+    assert_eq!(
+        s.rows_of("cut_change_set").iter().filter(|c| c["kind"] != "cut").count(),
+        1,
+        "compensating set"
+    );
     s.assert_void_frees(&run_id);
 }
 
@@ -306,7 +327,8 @@ fn an_embedders_own_check_fails_the_gate() {
     ports.own_gates = vec![Arc::new(Seal)];
     let driven = s.cut(&ports).unwrap();
     s.assert_failed(&driven, "cutplan", "marked", &["own.seal"]);
-    let invariants: &BTreeMap<String, bool> = &s.stored(&driven.sidecar.run_id).phases["cutplan"].gate_invariants;
+    let invariants: &BTreeMap<String, bool> =
+        &s.stored(&driven.sidecar.run_id).phases["cutplan"].gate_invariants;
     assert_eq!(invariants["own.seal"], false);
     assert!(invariants.len() > 5, "the others are listed too");
     s.assert_void_frees(&driven.sidecar.run_id);

@@ -71,7 +71,10 @@ fn an_upload_that_was_lost_after_its_work_is_done_once() {
     let plan = FaultPlan::one(Fault { when, kind: FaultKind::UnknownDone });
     let driven = s.cut(&s.process(plan).1).unwrap();
     asked(&driven);
-    assert!(s.stored(&driven.sidecar.run_id).stops.is_empty(), "already there with the same digest is success");
+    assert!(
+        s.stored(&driven.sidecar.run_id).stops.is_empty(),
+        "already there with the same digest is success"
+    );
     s.finish_from(&driven);
 }
 
@@ -93,9 +96,18 @@ fn another_document_under_the_name_is_a_conflict_until_it_is_gone() {
 
 #[test]
 fn the_database_away_at_each_kind_of_call() {
-    for (i, op) in ["take_fence", "survey", "source", "source_text", "begin mark", "finish sweep", "vocabulary", "grants"]
-        .into_iter()
-        .enumerate()
+    for (i, op) in [
+        "take_fence",
+        "survey",
+        "source",
+        "source_text",
+        "begin mark",
+        "finish sweep",
+        "vocabulary",
+        "grants",
+    ]
+    .into_iter()
+    .enumerate()
     {
         let s = Scenario::new(410 + i as u64);
         let driven = s.cut(&s.process(failing("database", op, Kind::Unavailable, 1, 1)).1).unwrap();
@@ -113,7 +125,8 @@ fn a_deadlock_is_tried_again_under_the_same_ids() {
     let s = Scenario::new(420);
     let (run_id, ask) = s.parked(Gate::Cut);
     s.sign(&ask, ReviewVerdict::Approve);
-    let driven = s.resume(&s.process(failing("database", "begin leg_a", Kind::Busy, 1, 3)).1, &run_id).unwrap();
+    let driven =
+        s.resume(&s.process(failing("database", "begin leg_a", Kind::Busy, 1, 3)).1, &run_id).unwrap();
     asked(&driven);
     assert!(s.stored(&run_id).stops.is_empty());
     assert_eq!(s.rows_of("cut_change_set").len(), 1);
@@ -121,8 +134,15 @@ fn a_deadlock_is_tried_again_under_the_same_ids() {
     let s = Scenario::new(421);
     let (run_id, ask) = s.parked(Gate::Cut);
     s.sign(&ask, ReviewVerdict::Approve);
-    let driven = s.resume(&s.process(failing("database", "begin leg_a", Kind::Busy, 1, 9)).1, &run_id).unwrap();
-    s.assert_stopped(&driven, "STOP_DATABASE_UNAVAILABLE", "stopped_database_unavailable", Gate::Cut.awaiting(), &["begin leg_a"]);
+    let driven =
+        s.resume(&s.process(failing("database", "begin leg_a", Kind::Busy, 1, 9)).1, &run_id).unwrap();
+    s.assert_stopped(
+        &driven,
+        "STOP_DATABASE_UNAVAILABLE",
+        "stopped_database_unavailable",
+        Gate::Cut.awaiting(),
+        &["begin leg_a"],
+    );
     s.finish(&run_id);
 }
 
@@ -131,7 +151,13 @@ fn the_backup_target_away() {
     let s = Scenario::new(422);
     s.world.set_backup_reachable(false);
     let driven = s.cut(&s.ports()).unwrap();
-    s.assert_stopped(&driven, "STOP_BACKUP_UNAVAILABLE", "stopped_backup_unavailable", "cutplan_ok", &["backup target"]);
+    s.assert_stopped(
+        &driven,
+        "STOP_BACKUP_UNAVAILABLE",
+        "stopped_backup_unavailable",
+        "cutplan_ok",
+        &["backup target"],
+    );
     assert_eq!(stopped(&s.resumed(&driven.sidecar.run_id)).n, 1);
     s.world.set_backup_reachable(true);
     s.finish(&driven.sidecar.run_id);
@@ -276,7 +302,10 @@ fn a_stop_in_a_persons_name_in_every_open_state() {
         |s| {
             let (run_id, ask) = s.parked(Gate::Lifecycle);
             s.sign(&ask, ReviewVerdict::Approve);
-            let _ = s.resume(&s.process(failing("knowledge_base", "append_index", Kind::Unavailable, 1, 9)).1, &run_id);
+            let _ = s.resume(
+                &s.process(failing("knowledge_base", "append_index", Kind::Unavailable, 1, 9)).1,
+                &run_id,
+            );
             run_id
         },
     ];
@@ -321,8 +350,16 @@ fn a_panic_at_the_edge_is_recorded_and_resumed_plainly() {
     let s = Scenario::new(451);
     let (run_id, ask) = s.parked(Gate::Cut);
     let rows = s.rows();
-    let driven = block_on(driver::record_internal_error(&s.ports(), &caller(), &run_id, "index out of bounds")).unwrap();
-    s.assert_stopped(&driven, "STOP_INTERNAL", "stopped_internal_error", Gate::Cut.awaiting(), &["index out of bounds"]);
+    let driven =
+        block_on(driver::record_internal_error(&s.ports(), &caller(), &run_id, "index out of bounds"))
+            .unwrap();
+    s.assert_stopped(
+        &driven,
+        "STOP_INTERNAL",
+        "stopped_internal_error",
+        Gate::Cut.awaiting(),
+        &["index out of bounds"],
+    );
     assert_eq!(s.rows(), rows);
     let driven = s.resumed(&run_id);
     assert_eq!(asked(&driven), ask, "the same request is open");
@@ -363,7 +400,7 @@ fn a_soft_cap_stops_and_the_granted_minutes_let_it_go_on() {
     let s = Scenario::new(461);
     let plan = failing("database", "begin mark", Kind::Deadline, 1, 1);
     let driven = s.cut(&s.process(plan).1).unwrap();
-    s.assert_stopped(&driven, "STOP_AND_ESCALATE", "stopped_over_cap", "source_pinned", &["begin mark"]);
+    s.assert_stopped(&driven, "STOP_AND_ESCALATE", "stopped_and_escalate", "source_pinned", &["begin mark"]);
     let run_id = driven.sidecar.run_id.clone();
     assert_eq!(stopped(&s.resumed(&run_id)).n, 1, "no plain resume");
     s.answer_stop(&run_id, Resume, &[("minutes_granted", "7")]);
@@ -397,7 +434,7 @@ fn the_hard_cap_counts_machine_time_over_restarts_and_no_waiting() {
 fn a_cap_without_granted_minutes_stops_again_and_can_be_voided() {
     let s = Scenario::new(463);
     let driven = s.cut(&slow(&s, "03-cutplan", 61 * 60_000)).unwrap();
-    s.assert_stopped(&driven, "STOP_AND_ESCALATE", "stopped_over_cap", "cutplan_ok", &["cap hard"]);
+    s.assert_stopped(&driven, "STOP_AND_ESCALATE", "stopped_and_escalate", "cutplan_ok", &["cap hard"]);
     let run_id = driven.sidecar.run_id.clone();
     s.answer_stop(&run_id, Resume, &[]);
     assert_eq!(stopped(&s.resumed(&run_id)).n, 2);
