@@ -7,6 +7,8 @@
 
 #[path = "refusals/approvals.rs"]
 mod approvals;
+#[path = "refusals/decisions.rs"]
+mod decisions;
 #[path = "refusals/drift.rs"]
 mod drift;
 #[path = "refusals/gates.rs"]

@@ -56,6 +56,9 @@ pub(super) struct Recheck {
 /// How often a transaction is tried again under the same identifiers before the run stops.
 const ATTEMPTS: u32 = 4;
 
+/// What carrying out a sovereign's word may take, whatever the caps say.
+const WORD_MINUTES: u32 = 600;
+
 impl Run<'_> {
     /// Takes the fence: from here on, lower epochs are refused everywhere in the database.
     pub(super) async fn take_fence(&mut self) -> Result<(), Halt> {
@@ -166,6 +169,19 @@ impl Run<'_> {
             StopReason::DatabaseUnavailable,
             format!("{key:?}: no outcome after {ATTEMPTS} attempts"),
         ))
+    }
+
+    /// Performs what a sovereign's signed word asks for: it must go through although the run's
+    /// own time is used up.
+    pub(super) async fn perform_by_word(
+        &mut self,
+        p: Performance<'_>,
+    ) -> Result<(EffectRecord, GateReport), Halt> {
+        let granted = self.sidecar.granted_minutes;
+        self.sidecar.granted_minutes = granted.saturating_add(WORD_MINUTES);
+        let performed = self.perform(p).await;
+        self.sidecar.granted_minutes = granted;
+        performed
     }
 
     /// One transaction. The outer result is the port's, the inner one the judge's.
