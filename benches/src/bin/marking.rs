@@ -5,7 +5,7 @@
 
 use cutter_benches::{Corpus, Failure, Planner, judge, paired, speed, timed};
 use cutter_core::digest::Digest;
-use text_splitter::{Characters, ChunkConfig, MarkdownSplitter};
+use text_splitter::{ChunkConfig, MarkdownSplitter};
 
 /// Pairs per comparison.
 const ROUNDS: usize = 11;
@@ -13,13 +13,14 @@ const ROUNDS: usize = 11;
 const MOST_HASHES: f64 = 18.0;
 /// The other splitter must take at least this many times as long.
 const LEAST_FACTOR: f64 = 3.0;
-/// The other splitter sees documents up to this size, and no more than so many bytes in
-/// all; both sides of that comparison work on the same ones.
-const SUBSET: (usize, usize) = (400_000, 2_000_000);
+/// The other splitter is slow: it sees every third document of at most so many bytes. Both
+/// sides of that comparison work on the same ones.
+const SUBSET: (usize, usize) = (3, 400_000);
 /// Every hostile text is planned in less.
 const MOST_SECONDS: f64 = 1.0;
-/// The most characters of the other splitter's pieces.
-const PIECE: usize = 4000;
+/// The most characters of the other splitter's pieces: as its manual has it, and four times
+/// as many, which it takes more lightly. The target is for the worse of the two.
+const PIECES: [usize; 2] = [1000, 4000];
 
 fn main() -> Result<(), Failure> {
     let corpus = Corpus::read()?;
@@ -47,30 +48,28 @@ fn main() -> Result<(), Failure> {
     println!("sha256        {} MB/s", speed(bytes, &pairs.second));
     println!("plan time over sha256 time   {hashes}");
 
-    let mut room = SUBSET.1;
-    let subset: Vec<&str> = (texts.iter().copied())
-        .filter(|text| text.len() <= SUBSET.0)
-        .filter(|text| {
-            let fits = text.len() <= room;
-            room -= if fits { text.len() } else { 0 };
-            fits
-        })
-        .collect();
+    let small = texts.iter().copied().filter(|text| text.len() <= SUBSET.1);
+    let subset: Vec<&str> = small.step_by(SUBSET.0).collect();
     let subset_bytes = subset.iter().map(|text| text.len()).sum();
-    let splitter = MarkdownSplitter::new(ChunkConfig::new(PIECE).with_sizer(Characters).with_trim(false));
-    let split_all = || subset.iter().map(|text| splitter.chunks(text).count()).sum::<usize>();
-    let pairs = paired(ROUNDS, split_all, || plan_all(&subset));
-    let factor = pairs.ratio();
     println!("subset of {} documents, {subset_bytes} bytes", subset.len());
-    println!("text-splitter {} MB/s", speed(subset_bytes, &pairs.first));
-    println!("plan          {} MB/s", speed(subset_bytes, &pairs.second));
-    println!("text-splitter time over plan time   {factor}");
+    let mut factor = f64::INFINITY;
+    for piece in PIECES {
+        let splitter = MarkdownSplitter::new(ChunkConfig::new(piece));
+        let split_all = || subset.iter().map(|text| splitter.chunks(text).count()).sum::<usize>();
+        let pairs = paired(ROUNDS, split_all, || plan_all(&subset));
+        let factors = pairs.ratio();
+        println!("text-splitter {} MB/s in pieces of {piece}", speed(subset_bytes, &pairs.first));
+        println!("plan          {} MB/s", speed(subset_bytes, &pairs.second));
+        println!("text-splitter time over plan time   {factors}");
+        factor = factor.min(factors.median);
+    }
 
     let mut slowest = 0f64;
     for (name, text) in hostile() {
         let mut rows = 0;
-        let seconds = timed(&mut || rows = planner.plan(text.as_bytes()).map_or(0, |plan| plan.rows.len()))
-            .as_secs_f64();
+        let mut work = || rows = planner.plan(text.as_bytes()).map_or(0, |plan| plan.rows.len());
+        // The best of three: what the text needs, not what else the machine is doing.
+        let seconds = (0..3).map(|_| timed(&mut work).as_secs_f64()).fold(f64::INFINITY, f64::min);
         println!("{seconds:.3} s for {name}: {} bytes, {rows} units", text.len());
         if rows == 0 {
             return Err(Failure(format!("{name}: expected a plan, observed none")));
@@ -79,7 +78,7 @@ fn main() -> Result<(), Failure> {
     }
     judge(&[
         ("a plan takes at most 18 times its text's sha256", hashes.median <= MOST_HASHES),
-        ("text-splitter takes at least 3 times as long", factor.median >= LEAST_FACTOR),
+        ("text-splitter takes at least 3 times as long", factor >= LEAST_FACTOR),
         ("every hostile text is planned in under a second", slowest < MOST_SECONDS),
     ])
 }
