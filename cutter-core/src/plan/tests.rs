@@ -1,4 +1,5 @@
 use super::*;
+use crate::key;
 use std::vec::Vec;
 
 struct Given {
