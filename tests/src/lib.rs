@@ -156,3 +156,8 @@ pub fn caller() -> Caller {
         },
     }
 }
+
+/// The examples of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

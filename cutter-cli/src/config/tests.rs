@@ -1,3 +1,5 @@
+//! Settings: what wins over what, what is refused, and that no connection string is ever shown.
+
 use std::collections::BTreeMap;
 
 use super::*;

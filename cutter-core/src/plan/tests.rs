@@ -1,3 +1,5 @@
+//! The plan: digests, order, and every refusal.
+
 use super::*;
 use crate::key;
 use std::vec::Vec;
