@@ -7,3 +7,5 @@
 
 #[path = "refusals/approvals.rs"]
 mod approvals;
+#[path = "refusals/drift.rs"]
+mod drift;

@@ -215,6 +215,27 @@ impl Run<'_> {
         }))
     }
 
+    /// The folder that the first document would choose, while the store answers.
+    pub(super) async fn free_folder(&self) -> Option<String> {
+        let owed = self.sidecar.outbox.as_ref();
+        for suffix in FolderSuffix::ALL {
+            let folder = self.folder(*suffix).ok()?;
+            let listed = self.ports.kb.list(folder.as_str()).await.ok()?;
+            let own = owed.map(|o| (format!("{}/{}", folder.as_str(), o.name), o.sha256));
+            let free = match (listed.as_slice(), &own) {
+                ([], _) => true,
+                ([path], Some((own, sha256))) if path == own => {
+                    self.ports.kb.read(path).await.ok()?.is_some_and(|d| d.sha256 == *sha256)
+                }
+                _ => false,
+            };
+            if free {
+                return Some(folder.as_str().to_owned());
+            }
+        }
+        None
+    }
+
     fn folder(&self, suffix: FolderSuffix) -> Result<KbPath, Halt> {
         let version = self.sidecar.pin_digest("source_sha256").unwrap_or(Digest::from_bytes([0; 32]));
         run_folder(&self.sidecar.document_id, &version, self.sidecar.created_utc, suffix)

@@ -81,8 +81,26 @@ impl Run<'_> {
         let key = self.effect_key(effect, occurrence);
         let found = self.ports.reader.effect(&key).await.map_err(|e| self.halt(e))?;
         let Some(record) = found else { return Ok(false) };
-        self.sidecar.drift_pins = record.facts.survey_after;
+        self.follow(&record.facts);
         Ok(true)
+    }
+
+    /// Moves the pins by what a committed effect moved. A pin that is not what the effect began
+    /// with has moved on already, or was acknowledged since: it stays.
+    fn follow(&mut self, facts: &EffectFacts) {
+        let pins = &mut self.sidecar.drift_pins.0;
+        for (dimension, after) in &facts.survey_after.0 {
+            let before = facts.survey_before.0.get(dimension);
+            if before != Some(after) && pins.get(dimension) == before {
+                pins.insert(dimension.clone(), after.clone());
+            }
+        }
+    }
+
+    /// Whether an effect that happens once is in force already.
+    pub(super) async fn committed(&self, effect: EffectName) -> Result<bool, Halt> {
+        let key = self.effect_key(effect, 1);
+        Ok(self.live() && self.ports.reader.effect(&key).await.map_err(|e| self.halt(e))?.is_some())
     }
 
     /// Performs an effect exactly once, whatever happened to earlier attempts at it.
@@ -219,7 +237,7 @@ impl Run<'_> {
             ));
         }
         let (report, _) = (p.judge)(&record.facts);
-        self.sidecar.drift_pins = record.facts.survey_after.clone();
+        self.follow(&record.facts);
         Ok((record, report))
     }
 }

@@ -141,6 +141,8 @@ pub(super) struct Run<'p> {
     pub(super) explicit_approval: Option<String>,
     /// The phase at hand was `running` when this process came to it: look for its effect.
     pub(super) adopting: bool,
+    /// The stopped sidecar that a resume left, until the next write makes that durable.
+    pub(super) left: Option<Box<Sidecar>>,
     last_tick: Timestamp,
     _lock: Box<dyn RunLock>,
 }
@@ -164,6 +166,7 @@ impl<'p> Run<'p> {
             text: Vec::new(),
             explicit_approval: None,
             adopting: true,
+            left: None,
             last_tick,
             _lock: lock,
         }
@@ -239,6 +242,7 @@ impl<'p> Run<'p> {
         match self.ports.runs.publish(&run_id, self.revision, &bytes).await {
             Ok(CasOutcome::Applied | CasOutcome::AlreadyApplied) => {
                 self.revision += 1;
+                self.left = None;
                 Ok(())
             }
             Ok(CasOutcome::Conflict { .. }) => Err(Halt::Abort(Box::new(DriveError::Fenced { run_id }))),

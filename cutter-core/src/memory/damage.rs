@@ -126,6 +126,15 @@ impl World {
         }
     }
 
+    /// Changes a document's title: part of its closure, and so of its base state, but of no
+    /// survey. Returns whether there is such a document.
+    pub fn retitle(&self, document_id: &str, title: &str) -> bool {
+        let mut inner = self.lock();
+        inner.data.alterations += 1;
+        let row = inner.data.tables.documents.get_mut(document_id);
+        row.map(|row| row.title = title.to_string()).is_some()
+    }
+
     /// Adds a copy of a live unit under another address, as a foreign writer would. Returns
     /// whether there was one to copy.
     pub fn intrude_unit(&self, like: &str, canonical_address: &str) -> bool {
