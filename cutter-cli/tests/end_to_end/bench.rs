@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use serde_json::Value;
 
 /// A document with what documents have.
-pub fn text(n: u32) -> String {
+pub(crate) fn text(n: u32) -> String {
     let mut out = format!("---\nx: {n}\n---\n# Title {n}\n\nIntro of {n}.\n\n");
     for chapter in 1..=2 {
         out.push_str(&format!("## Chapter {chapter}\n\n"));
@@ -22,25 +22,25 @@ pub fn text(n: u32) -> String {
 }
 
 /// The shared home.
-pub struct Bench {
-    pub home: PathBuf,
+pub(crate) struct Bench {
+    pub(crate) home: PathBuf,
 }
 
 /// What a command gave.
-pub struct Ran {
-    pub code: i32,
-    pub stdout: Vec<u8>,
-    pub stderr: String,
+pub(crate) struct Ran {
+    pub(crate) code: i32,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: String,
 }
 
 impl Ran {
-    pub fn json(&self) -> Value {
+    pub(crate) fn json(&self) -> Value {
         serde_json::from_slice(&self.stdout)
             .unwrap_or_else(|e| panic!("{e}: {}\n{}", String::from_utf8_lossy(&self.stdout), self.stderr))
     }
 
     #[track_caller]
-    pub fn expect(self, code: i32) -> Self {
+    pub(crate) fn expect(self, code: i32) -> Self {
         let text = String::from_utf8_lossy(&self.stdout);
         assert_eq!(self.code, code, "stdout: {text}\nstderr: {}", self.stderr);
         self
@@ -48,7 +48,7 @@ impl Ran {
 }
 
 impl Bench {
-    pub fn shared() -> &'static Self {
+    pub(crate) fn shared() -> &'static Self {
         static SHARED: OnceLock<Bench> = OnceLock::new();
         SHARED.get_or_init(|| {
             let home = std::env::temp_dir().join(format!("cutter-cli-test-{}", std::process::id()));
@@ -59,7 +59,7 @@ impl Bench {
         })
     }
 
-    pub fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cutter"));
         for (name, _) in std::env::vars_os() {
             if name.to_string_lossy().starts_with("CUTTER_") {
@@ -70,12 +70,12 @@ impl Bench {
         command
     }
 
-    pub fn run(&self, arguments: &[&str]) -> Ran {
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ran {
         ran(self.command().args(arguments).output().unwrap())
     }
 
     /// Registers a document; gives the path of its text.
-    pub fn register(&self, id: &str, content: &str) -> PathBuf {
+    pub(crate) fn register(&self, id: &str, content: &str) -> PathBuf {
         let path = self.home.join(format!("{id}.md"));
         std::fs::write(&path, content).unwrap();
         self.run(&["source", "add", path.to_str().unwrap(), "--document-id", id]).expect(0);
@@ -83,23 +83,23 @@ impl Bench {
     }
 
     /// Registers and cuts up to the first gate; gives the run.
-    pub fn parked(&self, id: &str, content: &str) -> String {
+    pub(crate) fn parked(&self, id: &str, content: &str) -> String {
         self.register(id, content);
         let cut = self.run(&["orchestrate", "cut", "--document-id", id, "--json"]).expect(0).json();
         assert_eq!(cut["state"], "awaiting_cut_authorization", "{cut}");
         cut["run_id"].as_str().unwrap().to_owned()
     }
 
-    pub fn approve(&self, run: &str, what: &str) -> Value {
+    pub(crate) fn approve(&self, run: &str, what: &str) -> Value {
         self.run(&["sovereign", "approve", "--run-id", run, "--for", what, "--json"]).expect(0).json()
     }
 
-    pub fn resume(&self, run: &str) -> Ran {
+    pub(crate) fn resume(&self, run: &str) -> Ran {
         self.run(&["orchestrate", "resume", "--run-id", run, "--json"])
     }
 
     /// A whole run; gives its id.
-    pub fn finished(&self, id: &str, content: &str) -> String {
+    pub(crate) fn finished(&self, id: &str, content: &str) -> String {
         let run = self.parked(id, content);
         self.approve(&run, "cut");
         assert_eq!(self.resume(&run).expect(0).json()["state"], "awaiting_lifecycle_authorization");
@@ -108,16 +108,16 @@ impl Bench {
         run
     }
 
-    pub fn status(&self, run: &str) -> Value {
+    pub(crate) fn status(&self, run: &str) -> Value {
         self.run(&["orchestrate", "status", "--run-id", run, "--json"]).expect(0).json()
     }
 
-    pub fn run_folder(&self, run: &str) -> PathBuf {
+    pub(crate) fn run_folder(&self, run: &str) -> PathBuf {
         self.home.join("runs").join(run)
     }
 }
 
-pub fn ran(output: Output) -> Ran {
+pub(crate) fn ran(output: Output) -> Ran {
     Ran {
         code: output.status.code().unwrap_or(-1),
         stdout: output.stdout,
@@ -126,7 +126,7 @@ pub fn ran(output: Output) -> Ran {
 }
 
 /// Every file below a folder.
-pub fn files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -140,6 +140,8 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Stops the server and removes the home once this process is gone, however it ended.
+// It outlives this process on purpose, so nobody is there to wait for it.
+#[allow(clippy::zombie_processes)]
 fn watch(home: &Path) {
     let script = "while kill -0 \"$0\" 2>/dev/null; do sleep 0.2; done; \
                   CUTTER_HOME=\"$1\" \"$2\" -q db stop >/dev/null 2>&1; rm -rf \"$1\"";

@@ -48,6 +48,9 @@ impl Run<'_> {
             let acted = self.act(phase).await?;
             self.settle(phase, acted).await?;
         }
+        if phase == Phase::Backup {
+            self.discard_leftovers().await?;
+        }
         let filed = self.upload().await?;
         if phase == Phase::Closeout {
             self.append_index().await?;
@@ -279,6 +282,8 @@ impl Run<'_> {
             .observer
             .progress(&Progress::PhasePassed { phase: phase.as_str(), kb_doc_id: filed.path.clone() });
         let stage = self.stage()?;
+        // up to here it was this phase's time, not the next one's
+        self.tick();
         if self.live() {
             if let Some(record) = self.sidecar.phases.get_mut(phase.as_str()) {
                 record.kb_doc_id = Some(filed.path.clone());

@@ -295,7 +295,7 @@ impl Run<'_> {
         let judge = super::plan_phases::commit_if_status("review_pending");
         let adopting = core::mem::replace(&mut self.adopting, true);
         let performed = self
-            .perform(Performance {
+            .perform_by_word(Performance {
                 act: Act::Execute(&ExecutorEffect::Sweep(write)),
                 effect: EffectName::Sweep,
                 occurrence: stop.n + 1,

@@ -239,7 +239,12 @@ impl<'p> Run<'p> {
         self.sidecar.revision = self.revision + 1;
         let bytes = self.sidecar.to_bytes()?;
         let run_id = self.sidecar.run_id.clone();
-        match self.ports.runs.publish(&run_id, self.revision, &bytes).await {
+        let mut published = self.ports.runs.publish(&run_id, self.revision, &bytes).await;
+        if published.as_ref().is_err_and(|e| e.kind == PortErrorKind::OutcomeUnknown) {
+            // The same bytes again: written now, or found written. Either answer is final.
+            published = self.ports.runs.publish(&run_id, self.revision, &bytes).await;
+        }
+        match published {
             Ok(CasOutcome::Applied | CasOutcome::AlreadyApplied) => {
                 self.revision += 1;
                 self.left = None;

@@ -80,8 +80,9 @@ pub async fn stop(
         return Err(DriveError::NotNow(format!("run {run_id} is {state}: there is nothing to stop")));
     }
     ports.runs.request_stop(run_id, &request).await?;
+    run.raise_fence().await?;
     let halt = Halt::Stop(Box::new(Stopping {
-        detail: vec![format!("{} asked: {reason}", caller.actor)],
+        detail: vec![format!("{} asked: {}", caller.actor, reason.state_suffix())],
         reason,
         observed: BTreeMap::new(),
         request_id: Some(request.id),
@@ -186,9 +187,6 @@ impl Run<'_> {
             }
             Halt::Stop(stopping) => (*stopping, None),
         };
-        if let Some(stop) = self.same_as_before(&stopping) {
-            return Ok(Outcome::Stopped(stop));
-        }
         let state = state_of(&self.sidecar)?;
         if self.between_legs(&state, &stopping.reason) {
             let change_set = self.sidecar.context_pins.get("change_set_id").cloned().unwrap_or_default();
@@ -200,6 +198,9 @@ impl Run<'_> {
         if let (StopReason::GateFailed(GateId::Closeout), _) = (&stopping.reason, &report) {
             // Documents are missing or changed: trouble of the store, which a person mends (D23).
             stopping.reason = StopReason::KbConflict;
+        }
+        if let Some(stop) = self.same_as_before(&stopping) {
+            return Ok(Outcome::Stopped(stop));
         }
         let to = match &stopping.reason {
             StopReason::GateFailed(gate) => state.fail(*gate),
@@ -221,6 +222,16 @@ impl Run<'_> {
         }
         self.sidecar = *self.left.take()?;
         Some(stop)
+    }
+
+    /// Before a stop that a person asked for is recorded: a driver that lost the run's lock
+    /// but lives on must not commit after it. A database that does not answer does not keep
+    /// anyone from stopping.
+    pub(super) async fn raise_fence(&mut self) -> Result<(), DriveError> {
+        match self.take_fence().await {
+            Err(Halt::Abort(error)) => Err(*error),
+            _ => Ok(()),
+        }
     }
 
     /// Between leg A and leg B nothing may fail for good (PROTOCOL §2).

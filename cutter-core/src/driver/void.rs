@@ -48,6 +48,7 @@ pub async fn void(
     if matches!(state, RunState::At(_)) {
         let word = Slug::from_words("void_requested").and_then(StopReason::sovereign);
         let reason = word.map_err(|e| DriveError::Internal(e.to_string()))?;
+        run.raise_fence().await?;
         let outcome = run
             .record(Halt::Stop(Box::new(Stopping {
                 detail: alloc::vec![format!("{} asked to void the run", caller.actor)],
@@ -126,7 +127,7 @@ impl Run<'_> {
                 cut_phases::commit_if_ok(gate::judge(&facts))
             };
             let phase = self.running().unwrap_or(Phase::CutLegA);
-            self.perform(Performance {
+            self.perform_by_word(Performance {
                 act: Act::Execute(&ExecutorEffect::Void(write)),
                 effect: EffectName::Void,
                 occurrence: 1,
@@ -221,11 +222,8 @@ impl Run<'_> {
         };
         let adopting = core::mem::replace(&mut self.adopting, true);
         let phase = self.running().unwrap_or(Phase::CutLegA);
-        let granted = self.sidecar.granted_minutes;
-        // An escalation must be storable though the run's own time is used up.
-        self.sidecar.granted_minutes = granted.saturating_add(ESCALATION_MINUTES);
         let performed = self
-            .perform(Performance {
+            .perform_by_word(Performance {
                 act: Act::Review(&write),
                 effect: EffectName::Sg3Review,
                 occurrence: stop.n,
@@ -237,14 +235,10 @@ impl Run<'_> {
                 judge: &judge,
             })
             .await;
-        self.sidecar.granted_minutes = granted;
         self.adopting = adopting;
         performed.map(|_| ())
     }
 }
-
-/// What storing a decision may take, whatever the caps say.
-const ESCALATION_MINUTES: u32 = 600;
 
 fn escalation_record(stop: &StopRecord, answer: &Answer, now: jiff::Timestamp) -> ApprovalRecord {
     ApprovalRecord {

@@ -199,6 +199,18 @@ impl World {
         self.lock().data.backups.blobs.remove(&(run_id.clone(), name.to_string())).is_some()
     }
 
+    /// Loses the run store's part of a run (sidecar, claim, mirrors), as another home on the
+    /// same database has none of it.
+    pub fn forget_run(&self, run_id: &RunId) {
+        let mut inner = self.lock();
+        let runs = &mut inner.data.runs;
+        runs.revisions.remove(run_id);
+        runs.mirrors.retain(|(run, _), _| run != run_id);
+        for claims in runs.claims.values_mut() {
+            claims.retain(|claim| claim.run_id != *run_id);
+        }
+    }
+
     /// Whether the backup target answers.
     pub fn set_backup_reachable(&self, reachable: bool) {
         self.lock().data.backups.reachable = reachable;
