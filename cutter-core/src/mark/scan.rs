@@ -7,6 +7,7 @@
 //! every answer to the parser's, on random and on real text.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::blocks::Heading;
 
@@ -35,9 +36,9 @@ pub(super) fn scan_headings(text: &str) -> Option<Vec<Heading>> {
     let mut scanner = Scanner { bytes: text.as_bytes(), state: State::Root, headings: Vec::new() };
     let mut at = skip;
     while at < text.len() {
-        let next = text[at..].find('\n').map_or(text.len(), |i| at + i + 1);
+        let (end, next) = line_end(text.as_bytes(), at)?;
         let start = if at == skip { 0 } else { at };
-        scanner.line(at, start, next)?;
+        scanner.line(at..end, start, next)?;
         at = next;
     }
     Some(scanner.headings)
@@ -60,19 +61,12 @@ struct Line<'a> {
 }
 
 impl Scanner<'_> {
-    fn line(&mut self, at: usize, start: usize, next: usize) -> Option<()> {
-        let mut whole = &self.bytes[at..next];
-        if let [rest @ .., b'\n'] = whole {
-            whole = rest.strip_suffix(b"\r").unwrap_or(rest);
-        }
+    fn line(&mut self, span: Range<usize>, start: usize, next: usize) -> Option<()> {
+        let whole = &self.bytes[span];
         let blanks = whole.iter().take_while(|&&b| b == b' ').count();
         let text = &whole[blanks..];
         // A tab among the leading blanks always reaches the fourth column.
         let indent = if text.first() == Some(&b'\t') { 4 } else { blanks.min(4) };
-        // Bare CRs and the rarer blanks mean different things in different places.
-        if has_odd_byte(whole) {
-            return None;
-        }
         let line = Line { indent, text: text.trim_ascii_start(), start, next };
         match self.state {
             State::Fence { mark, length } => self.fence(&line, mark, length),
@@ -246,9 +240,43 @@ impl Scanner<'_> {
     }
 }
 
-/// CR, vertical tab and form feed: their meaning depends on the place.
-fn has_odd_byte(line: &[u8]) -> bool {
-    line.iter().fold(false, |odd, &b| odd | (b.wrapping_sub(0x0b) < 3))
+/// Where the line from `at` on ends without its LF or CRLF, and where the next one starts.
+/// `None` at a bare CR, a vertical tab or a form feed: what they mean depends on the place.
+fn line_end(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    let end = at + first_break(&bytes[at..]);
+    match bytes[end..] {
+        [] => Some((end, end)),
+        [b'\n', ..] => Some((end, end + 1)),
+        [b'\r', b'\n', ..] => Some((end, end + 2)),
+        _ => None,
+    }
+}
+
+/// The place of the first LF, vertical tab, form feed or CR (0x0a to 0x0d), else the length.
+fn first_break(bytes: &[u8]) -> usize {
+    const fn each(b: u8) -> u64 {
+        u64::from_le_bytes([b; 8])
+    }
+    let is_break = |b: &u8| (b'\n'..=b'\r').contains(b);
+    // Eight bytes at a time. Seven bits plus a constant never carry into the next byte, so
+    // the high bits say for each byte alone whether it is at least 0x0a, and at least 0x0e.
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (i, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let low = word & each(0x7f);
+        let from_lf = low + each(0x80 - 0x0a);
+        let from_so = low + each(0x80 - 0x0e);
+        let found = from_lf & !from_so & !word & each(0x80);
+        if found != 0 {
+            return i * 8 + word_index(found);
+        }
+    }
+    bytes.len() - rest.len() + rest.iter().position(is_break).unwrap_or(rest.len())
+}
+
+/// The index of the lowest byte of `found` whose high bit is set.
+const fn word_index(found: u64) -> usize {
+    (found.trailing_zeros() / 8) as usize
 }
 
 fn atx_level(text: &[u8]) -> Option<u8> {
@@ -467,6 +495,29 @@ mod tests {
         #[test]
         fn equals_the_parser_on_any_text(text in any::<String>()) {
             prop_assert!(agrees(&text));
+        }
+    }
+
+    #[test]
+    fn breaks_are_found_at_every_place_and_for_every_byte() {
+        for b in 0..=u8::MAX {
+            for at in 0..20 {
+                let mut bytes = [0xff; 20];
+                bytes[at] = b;
+                let want = if (0x0a..=0x0d).contains(&b) { at } else { 20 };
+                assert_eq!(first_break(&bytes), want, "{b:#x} at {at}");
+            }
+        }
+        assert_eq!(first_break(b"\t\x0e\x8a\x8d\x09\x0e\xff\x00\n\n"), 8);
+    }
+
+    #[test]
+    fn line_ends() {
+        assert_eq!(line_end(b"ab\ncd", 0), Some((2, 3)));
+        assert_eq!(line_end(b"ab\ncd", 3), Some((5, 5)));
+        assert_eq!(line_end(b"ab\r\n", 0), Some((2, 4)));
+        for odd in [&b"a\r"[..], b"a\r\r\n", b"a\rb\n", b"a\x0b\n", b"\x0c\n"] {
+            assert_eq!(line_end(odd, 0), None, "{odd:?}");
         }
     }
 
