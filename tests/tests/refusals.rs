@@ -13,5 +13,7 @@ mod decisions;
 mod drift;
 #[path = "refusals/gates.rs"]
 mod gates;
+#[path = "refusals/sidecars.rs"]
+mod sidecars;
 #[path = "refusals/stops.rs"]
 mod stops;
