@@ -425,8 +425,9 @@ impl Sidecar {
     pub fn compact(&mut self) {
         const LINE: usize = 120;
         const CONSIDERED: usize = 5;
-        let older = self.stops.len().saturating_sub(1);
-        for stop in self.stops.iter_mut().take(older).filter(|s| s.uploaded.is_some()) {
+        let last = self.stops.last().map_or(0, |s| s.n);
+        let settled = |s: &&mut StopRecord| s.uploaded.is_some() && (s.n < last || s.resolved_by.is_some());
+        for stop in self.stops.iter_mut().filter(settled) {
             stop.ids.clear();
             stop.detail.truncate(1);
             for line in &mut stop.detail {

@@ -112,7 +112,8 @@ fn of_a_newer_version() {
 
 #[test]
 fn edited_by_hand_with_a_digest_that_fits() {
-    let cases: [(&str, fn(&mut Value)); 5] = [
+    type Edit = fn(&mut Value);
+    let cases: [(&str, Edit); 5] = [
         ("state", |v| v["state"] = json!("lifecycle_enacted")),
         ("transition", |v| v["transitions"][3]["actor"] = json!("someone else")),
         ("transition", |v| drop(v["transitions"].as_array_mut().unwrap().remove(2))),
@@ -228,7 +229,8 @@ fn every_record_version_ever_written_has_its_fixture() {
                 })
                 .collect();
             let sidecar: Value = serde_json::from_slice(&sealed(record)).unwrap();
-            let text = serde_json::to_string_pretty(&json!({ "sidecar": sidecar, "documents": documents })).unwrap();
+            let text =
+                serde_json::to_string_pretty(&json!({ "sidecar": sidecar, "documents": documents })).unwrap();
             std::fs::write(&path, text + "\n").unwrap();
         }
         assert!(path.exists(), "{}: set CUTTER_WRITE_FIXTURES=1 once to write it", path.display());
@@ -274,7 +276,10 @@ fn a_run_parked_by_an_older_record_version_consumes_its_approval() {
         assert_eq!(s.stored(&run_id).record_version, version);
         s.sign(&ask, ReviewVerdict::Approve);
         let driven = s.finish(&run_id);
-        assert_eq!(driven.sidecar.record_version, RECORD_VERSION, "the first write is of the current version");
+        assert_eq!(
+            driven.sidecar.record_version, RECORD_VERSION,
+            "the first write is of the current version"
+        );
     }
 }
 
