@@ -13,6 +13,8 @@ mod decisions;
 mod drift;
 #[path = "refusals/gates.rs"]
 mod gates;
+#[path = "refusals/interleavings.rs"]
+mod interleavings;
 #[path = "refusals/sidecars.rs"]
 mod sidecars;
 #[path = "refusals/stops.rs"]
