@@ -63,7 +63,7 @@ Settings: flags, then CUTTER_* variables, then cutter.toml, then defaults.
     name = "cutter",
     version,
     max_term_width = 100,
-    help_template = "{before-help}{about-with-newline}\n{usage-heading} {usage}\n\n{after-help}\n\n{options}",
+    help_template = "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\nOptions:\n{options}",
     subcommand_required = true,
     arg_required_else_help = true,
     disable_help_subcommand = true
@@ -163,7 +163,8 @@ pub(crate) fn main() -> ExitCode {
         };
     let globals = cli.globals;
     let verbosity = if globals.quiet { -1 } else { i16::from(globals.verbose) };
-    let out = Out::new(globals.json, globals.no_color, verbosity, globals.no_progress);
+    let out = Out::new(globals.json, globals.no_color, verbosity, globals.no_progress)
+        .at(globals.config.as_deref(), globals.home.as_deref());
     let overrides = Overrides { config: globals.config, home: globals.home, actor: globals.actor };
     let context = Context { out, overrides };
     match dispatch(&context, cli.command) {

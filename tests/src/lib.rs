@@ -156,3 +156,13 @@ pub fn caller() -> Caller {
         },
     }
 }
+
+/// The examples of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;
+
+/// The example of the recipes, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../CONTRIBUTING.md")]
+pub struct Contributing;
