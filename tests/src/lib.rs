@@ -1,5 +1,7 @@
 //! Builders shared by the cross-crate tests: a whole run on memory ports.
 
+pub mod pg;
+
 use std::collections::BTreeMap;
 
 use cutter_core::approval::{ApprovalPolicy, Approver, Ask, SignaturePolicy, render_approval};
