@@ -61,7 +61,7 @@ END
 $fn$;
 
 -- Registers a text. If the newest version has these bytes, nothing is written and already is
--- true; a pinned manifest digest that differs from the stored one is then a conflict.
+-- true; a manifest digest that differs from the one pinned then is a conflict.
 CREATE FUNCTION iu_core.fn_source_register(
     p_document_id text, p_title text, p_source_document_id uuid, p_source_version_id uuid,
     p_content bytea, p_sha256 text, p_manifest_digest text, p_actor text,
@@ -86,9 +86,9 @@ BEGIN
     ORDER BY v.version_no DESC LIMIT 1;
     already := FOUND AND v_latest.sha256 = p_sha256;
     IF already THEN
-        IF p_manifest_digest IS NOT NULL AND v_latest.manifest_digest IS DISTINCT FROM p_manifest_digest THEN
+        IF v_latest.manifest_digest <> p_manifest_digest THEN
             RAISE EXCEPTION 'version % of % has these bytes with another manifest digest: expected %, observed %',
-                v_latest.version_no, p_document_id, p_manifest_digest, coalesce(v_latest.manifest_digest, '(none)')
+                v_latest.version_no, p_document_id, p_manifest_digest, v_latest.manifest_digest
                 USING ERRCODE = 'CUC01';
         END IF;
         source_version_id := v_latest.source_version_id;

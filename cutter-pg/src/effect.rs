@@ -122,7 +122,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// The status of an entry, locked.
+    /// The status of an entry; the document's lock keeps other runs away from it.
     pub(crate) fn status_of(&mut self, entry_id: Uuid) -> Result<String, PgError> {
         let row = self.client.query_opt(
             "SELECT e.status FROM cutter_governance.decision_backlog_entry e WHERE e.entry_id = $1",
@@ -263,10 +263,10 @@ fn observe(
 ) -> Result<EffectFacts, PgError> {
     client.batch_execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")?;
     let survey_after = survey::survey(client, &cx.survey)?;
-    if matches!(cx.key.effect, EffectName::LegA | EffectName::Enact) {
-        if let Some(grants) = survey_after.0.get(cutter_core::drift::GRANTS) {
-            values.insert(cutter_core::port::effect::fact::GRANTS.to_owned(), grants.clone());
-        }
+    // Judged again inside leg A and enactment.
+    let wants_grants = matches!(cx.key.effect, EffectName::LegA | EffectName::Enact);
+    if let Some(grants) = survey_after.0.get(cutter_core::drift::GRANTS).filter(|_| wants_grants) {
+        values.insert(cutter_core::port::effect::fact::GRANTS.to_owned(), grants.clone());
     }
     let principal = get(&client.query_one("SELECT session_user::text", &[])?, 0)?;
     Ok(EffectFacts { survey_before, survey_after, principal, values, structural })

@@ -194,16 +194,21 @@ fn leg_b(tx: &mut Tx<'_>, write: &LegBWrite) -> Result<(), PgError> {
 /// Other live change sets of this version with an anchor over these spans (D30). The set's own
 /// units tile their region, so its extent is enough.
 pub(crate) const LANE_OVERLAPS: &str = "
-SELECT count(DISTINCT o.change_set_id)
-FROM cutter_governance.cut_change_set mine
-JOIN cutter_governance.cut_change_set o ON o.source_version_id = mine.source_version_id
-    AND o.change_set_id <> mine.change_set_id AND o.live
-WHERE mine.change_set_id = $1 AND EXISTS (
-    SELECT FROM iu_core.information_unit u
+WITH mine AS MATERIALIZED (
+    SELECT c.change_set_id, c.source_version_id
+    FROM cutter_governance.cut_change_set c WHERE c.change_set_id = $1
+), extent AS MATERIALIZED (
+    SELECT min(a.start_byte) AS start_byte, max(a.end_byte) AS end_byte
+    FROM mine
+    JOIN iu_core.information_unit u ON u.change_set_id = mine.change_set_id
     JOIN iu_core.unit_anchor a ON a.unit_id = u.unit_id
-    JOIN iu_core.information_unit w ON w.change_set_id = mine.change_set_id
-    JOIN iu_core.unit_anchor b ON b.unit_id = w.unit_id
-    WHERE u.change_set_id = o.change_set_id AND a.start_byte < b.end_byte AND b.start_byte < a.end_byte)";
+)
+SELECT count(DISTINCT a.change_set_id)
+FROM mine
+CROSS JOIN extent e
+JOIN iu_core.unit_anchor a ON a.source_version_id = mine.source_version_id
+    AND a.start_byte < e.end_byte AND a.end_byte > e.start_byte AND a.change_set_id <> mine.change_set_id
+JOIN cutter_governance.cut_change_set o ON o.change_set_id = a.change_set_id AND o.live";
 
 /// The immutable request row.
 fn sg2_request(tx: &mut Tx<'_>, write: &Sg2RequestWrite) -> Result<(), PgError> {

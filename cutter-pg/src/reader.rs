@@ -97,7 +97,7 @@ impl Reader for PgDatabase {
     }
 
     async fn grants(&self) -> PortResult<GrantSnapshot> {
-        self.read("grants", |client| survey::grants(client)).await
+        self.read("grants", survey::grants).await
     }
 
     async fn effect(&self, key: &EffectKey) -> PortResult<Option<EffectRecord>> {

@@ -23,7 +23,7 @@ fn enacted() -> World {
     let world = World::new();
     let source = world.register(3);
     let mut run = world.run(&source);
-    run.to_verified();
+    run.up_to_verified();
     run.do_sg2();
     run.do_enact();
     world
@@ -105,7 +105,7 @@ fn a_draft_moves_only_with_its_log_row() {
     let world = World::new();
     let source = world.register(2);
     let mut run = world.run(&source);
-    run.to_sg1();
+    run.up_to_sg1();
     run.do_leg_a();
     let mut admin = world.database.client(Login::Admin);
     for status in ["enacted", "voided", "draft"] {
@@ -137,7 +137,7 @@ fn an_edit_of_a_draft_waits_for_the_end_of_its_run() {
     let world = World::new();
     let source = world.register(1);
     let mut run = world.run(&source);
-    run.to_sg1();
+    run.up_to_sg1();
     run.do_leg_a();
     run.do_leg_b();
     let mut exec = world.database.client(Login::Exec);

@@ -393,15 +393,15 @@ impl Run<'_> {
     }
 
     /// Everything up to the cut's approval.
-    pub fn to_sg1(&mut self) {
+    pub fn up_to_sg1(&mut self) {
         self.do_mark();
         self.do_sweep();
         self.do_sg1();
     }
 
     /// Everything up to the verification.
-    pub fn to_verified(&mut self) {
-        self.to_sg1();
+    pub fn up_to_verified(&mut self) {
+        self.up_to_sg1();
         self.do_leg_a();
         self.do_leg_b();
         self.do_verify();
