@@ -33,6 +33,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use self::binaries::Binaries;
+pub(crate) use self::binaries::client_tool;
 pub use self::error::ClusterError;
 #[cfg(feature = "testing")]
 pub(crate) use self::files::FileLock as SharedLock;

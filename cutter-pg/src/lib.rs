@@ -6,8 +6,10 @@
 //! - [`connection`]: an async handle over a blocking client on a thread of its own
 //! - [`database`]: the database port, one connection per login
 //! - [`migrate`], [`migrations`]: forward-only schema changes
+//! - [`backup`], [`restore`]: a document's or the database's archive, and its way back
 //! - [`error`]: SQLSTATE to port errors
 //! - [`login`]: who connects
+pub mod backup;
 pub mod cluster;
 pub mod connection;
 pub mod database;
@@ -19,6 +21,7 @@ pub mod login;
 pub mod migrate;
 pub mod migrations;
 mod reader;
+pub mod restore;
 mod reviewer;
 mod row;
 mod survey;

@@ -212,6 +212,14 @@ impl<'a> Migrator<'a> {
         Ok(status)
     }
 
+    /// As [`Self::status`], in the snapshot of a transaction that is open already.
+    ///
+    /// # Errors
+    /// As [`Self::status`].
+    pub fn status_in(&self, transaction: &mut Transaction<'_>) -> Result<MigrationStatus, MigrateError> {
+        self.compare(transaction)
+    }
+
     /// Applies what is pending, each in its own transaction. Returns the versions applied.
     ///
     /// # Errors

@@ -6,7 +6,6 @@
 //! that a benchmark can ask what that alone would cost.
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "for tests and benches only")]
 
-mod backup;
 mod environment;
 mod meter;
 
@@ -30,6 +29,7 @@ use cutter_kb::openpgp::{KeyKind, KeyPair, Recipient};
 use cutter_kb::ports::KeyRing;
 use cutter_kb::run_store::FileRunStore;
 use cutter_pg::PgDatabase;
+use cutter_pg::backup::PgBackupSource;
 use cutter_pg::login::Login;
 use cutter_pg::testing::{TestDatabase, TestServer};
 use futures_executor::block_on;
@@ -123,8 +123,7 @@ impl PgWorld {
     #[must_use]
     pub fn ports_over(&self, database: Arc<PgDatabase>) -> Ports {
         let now = SystemClock.now();
-        let recipient =
-            Recipient::new(&self.recipient.public(), &self.recipient.fingerprint(), now).unwrap();
+        let recipient = Recipient::new(&self.recipient.public(), &self.recipient.fingerprint(), now).unwrap();
         Ports {
             reader: database.clone(),
             executor: database.clone(),
@@ -163,11 +162,8 @@ impl PgWorld {
     /// If the run does not close out; the message says where it stands.
     pub fn cut(&self, document_id: &str, mut ports: impl FnMut() -> Ports) -> RunTimes {
         let meter = Arc::new(Meter::default());
-        let request = CutRequest {
-            document_id: document_id.into(),
-            mode: Mode::Live,
-            settings: self.settings.clone(),
-        };
+        let request =
+            CutRequest { document_id: document_id.into(), mode: Mode::Live, settings: self.settings.clone() };
         let caller = caller();
         let mut total = Duration::ZERO;
         let started = Instant::now();
@@ -223,7 +219,8 @@ pub fn caller() -> Caller {
 pub fn document_of(units: usize, seed: &str) -> String {
     let mut text = format!("# Law {seed}\n\n");
     for n in 1..units {
-        let clause = format!("Whoever acts under number {n} of {seed} shall keep a record of what was done. ");
+        let clause =
+            format!("Whoever acts under number {n} of {seed} shall keep a record of what was done. ");
         text.push_str(&format!("## Article {n} Of duties\n\n{}\n\n", clause.repeat(3).trim_end()));
     }
     text

@@ -72,33 +72,59 @@ impl Binaries {
         if !["initdb", "pg_ctl", "postgres"].iter().all(|tool| folder.join(tool).is_file()) {
             return None;
         }
-        let output = Command::new(folder.join("postgres"))
-            .arg("--version")
-            .env("LC_ALL", "C")
-            .stdin(Stdio::null())
-            .stderr(Stdio::null())
-            .output()
-            .ok()?;
-        let major = major_of(std::str::from_utf8(&output.stdout).ok()?)?;
+        let major = version_of(&folder.join("postgres"))?;
         Some(Self { folder: folder.to_owned(), major })
     }
 
     /// A command for one of the tools, run as the server's user in `cwd`.
     pub(crate) fn command(&self, tool: &str, user: Option<&ServerUser>, cwd: &Path) -> Command {
-        let mut command = Command::new(self.folder.join(tool));
-        command.env_clear();
-        for name in ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"] {
-            if let Some(value) = std::env::var_os(name) {
-                command.env(name, value);
-            }
-        }
-        command.env("LC_ALL", "C").env("LANG", "C").env("TZ", "UTC");
-        command.current_dir(cwd).stdin(Stdio::null());
+        let mut command = bare_command(&self.folder.join(tool), cwd);
         if let Some(user) = user {
             user.apply(&mut command);
         }
         command
     }
+}
+
+/// A command with the bare environment.
+fn bare_command(program: &Path, cwd: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.env_clear();
+    for name in ["PATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "DYLD_FALLBACK_LIBRARY_PATH"] {
+        if let Some(value) = std::env::var_os(name) {
+            command.env(name, value);
+        }
+    }
+    command.env("LC_ALL", "C").env("LANG", "C").env("TZ", "UTC");
+    command.current_dir(cwd).stdin(Stdio::null());
+    command
+}
+
+/// Finds one of the client tools (`pg_dump`, `pg_restore`, `psql`) of this major version or a
+/// newer one, in the same folders; a machine may have the client alone.
+///
+/// # Errors
+/// [`ClusterError::NotInstalled`], with the command that installs it.
+pub(crate) fn client_tool(tool: &str, at_least: u32) -> Result<Command, ClusterError> {
+    for folder in candidate_folders() {
+        let program = folder.join(tool);
+        if program.is_file() && version_of(&program).is_some_and(|major| major >= at_least) {
+            return Ok(bare_command(&program, Path::new("/")));
+        }
+    }
+    let release = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    Err(ClusterError::NotInstalled {
+        looked_for: format!("{tool} of PostgreSQL {at_least} or newer"),
+        looked_in: "PATH and the usual install folders".to_owned(),
+        install: install_command(&release, Some(at_least)),
+    })
+}
+
+/// The major version that a program says it has.
+fn version_of(program: &Path) -> Option<u32> {
+    let output =
+        bare_command(program, Path::new("/")).arg("--version").stderr(Stdio::null()).output().ok()?;
+    major_of(std::str::from_utf8(&output.stdout).ok()?)
 }
 
 /// Runs a tool to its end; its last lines become the error.

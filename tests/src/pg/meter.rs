@@ -182,7 +182,12 @@ impl Reader for Metered<dyn Reader> {
         self.meter.timed("reader.effect", self.inner.effect(key)).await
     }
 
-    async fn structural(&self, set: Uuid, document: &str, forbidden: &[String]) -> PortResult<StructuralFacts> {
+    async fn structural(
+        &self,
+        set: Uuid,
+        document: &str,
+        forbidden: &[String],
+    ) -> PortResult<StructuralFacts> {
         self.meter.timed("reader.structural", self.inner.structural(set, document, forbidden)).await
     }
 
@@ -224,7 +229,9 @@ impl Meter {
     ) -> PortResult<Begun> {
         let name = cx.key.effect.to_string();
         Ok(match self.timed(&format!("begin {name}"), work).await? {
-            Begun::Pending(inner) => Begun::Pending(Box::new(MeteredEffect { inner, meter: self.clone(), name })),
+            Begun::Pending(inner) => {
+                Begun::Pending(Box::new(MeteredEffect { inner, meter: self.clone(), name }))
+            }
             recorded @ Begun::Recorded(_) => recorded,
         })
     }
