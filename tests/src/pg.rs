@@ -17,7 +17,7 @@ use cutter_core::approval::{ApprovalPolicy, Approver, Ask, SignaturePolicy, rend
 use cutter_core::digest::Digest;
 use cutter_core::driver::{self, Caller, CutRequest, Driven, Outcome, Ports, ResumeOptions};
 use cutter_core::port::database::{Registered, SourceRegistration};
-use cutter_core::port::effect::ReviewVerdict;
+use cutter_core::port::effect::{LegAWrite, ReviewVerdict};
 use cutter_core::port::environment::Clock as _;
 use cutter_core::port::knowledge_base::KnowledgeBase;
 use cutter_core::profile::Profile;
@@ -34,7 +34,6 @@ use cutter_pg::login::Login;
 use cutter_pg::testing::{TestDatabase, TestServer};
 use futures_executor::block_on;
 
-use self::backup::PgBackupSource;
 pub use self::environment::{Ids, Keys, SystemClock};
 pub use self::meter::{Counts, Meter, OpTime, PhaseTime};
 use crate::SOVEREIGN;
@@ -63,6 +62,8 @@ pub struct RunTimes {
     pub phases: Vec<PhaseTime>,
     /// Port calls by name, the costliest first.
     pub ops: Vec<(String, OpTime)>,
+    /// What leg A was asked to write.
+    pub leg_a: LegAWrite,
     /// What was made durable.
     pub counts: Counts,
     /// How it ended.
@@ -179,7 +180,14 @@ impl PgWorld {
         }
         let sidecar = &driven.sidecar;
         assert_eq!(driven.outcome, Outcome::Completed, "{:?} {:?}", sidecar.state, sidecar.last_error);
-        RunTimes { total, phases: meter.phases(), ops: meter.ops(), counts: meter.counts(), driven }
+        RunTimes {
+            total,
+            phases: meter.phases(),
+            ops: meter.ops(),
+            leg_a: meter.leg_a().unwrap(),
+            counts: meter.counts(),
+            driven,
+        }
     }
 
     /// Registers a text and cuts it over connections that stay open.
@@ -187,6 +195,14 @@ impl PgWorld {
         let ports = self.ports();
         self.register(&ports, document_id, text);
         self.cut(document_id, || ports.clone())
+    }
+}
+
+impl RunTimes {
+    /// The time of all calls of one name; zero if there was none.
+    #[must_use]
+    pub fn op(&self, name: &str) -> Duration {
+        self.ops.iter().find(|(n, _)| n == name).map_or(Duration::ZERO, |(_, op)| op.took)
     }
 }
 

@@ -12,9 +12,9 @@ use cutter_core::id::RunId;
 use cutter_core::port::backup::{BackupBlob, BackupSink, BackupTarget, TargetFacts};
 use cutter_core::port::database::{
     Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
-    GrantSnapshot, PendingEffect, Reader, Registered, ReviewWrite, Reviewer, RunEvidence, SourceFacts,
-    SourceRegistration, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow, Verdict, Verifier,
-    WriteVerifyWrite,
+    GrantSnapshot, LegAWrite, PendingEffect, Reader, Registered, ReviewWrite, Reviewer, RunEvidence,
+    SourceFacts, SourceRegistration, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow, Verdict,
+    Verifier, WriteVerifyWrite,
 };
 use cutter_core::port::environment::{Observer, Progress};
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
@@ -66,6 +66,7 @@ struct State {
     phases: Vec<PhaseTime>,
     since: Option<Instant>,
     ops: BTreeMap<String, OpTime>,
+    leg_a: Option<LegAWrite>,
 }
 
 impl Meter {
@@ -117,6 +118,12 @@ impl Meter {
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.with(|state| state.counts.clone())
+    }
+
+    /// The last request of leg A.
+    #[must_use]
+    pub fn leg_a(&self) -> Option<LegAWrite> {
+        self.with(|state| state.leg_a.clone())
     }
 
     /// Phases so far.
@@ -251,6 +258,9 @@ impl Executor for Metered<dyn Executor> {
     }
 
     async fn begin(&self, cx: &EffectContext, effect: &ExecutorEffect) -> PortResult<Begun> {
+        if let ExecutorEffect::LegA(write) = effect {
+            self.meter.with(|state| state.leg_a = Some(write.clone()));
+        }
         self.meter.begun(cx, self.inner.begin(cx, effect)).await
     }
 }
