@@ -82,6 +82,9 @@ fn calls(world: &PgWorld, admin: &mut Client, units: usize) -> i64 {
     0
 }
 
+/// Writes the values of one row.
+type Put<'p> = &'p mut dyn FnMut(&[&(dyn ToSql + Sync)]);
+
 /// The rows of `write` once more, for another document of a text of the same length.
 fn copy(admin: &mut Client, write: &LegAWrite, document: &str, version: uuid::Uuid) -> Duration {
     let set = Ids.mint();
@@ -124,15 +127,14 @@ fn copy(admin: &mut Client, write: &LegAWrite, document: &str, version: uuid::Uu
     let at = SystemTime::now();
     let (time, ()) = timed(|| {
         let mut transaction = admin.transaction().unwrap();
-        let mut put =
-            |table: &str, types: &[Type], row: &dyn Fn(usize, &mut dyn FnMut(&[&(dyn ToSql + Sync)]))| {
-                let sink = transaction.copy_in(&format!("COPY {table} FROM STDIN BINARY")).unwrap();
-                let mut writer = BinaryCopyInWriter::new(sink, types);
-                for i in 0..units.len() {
-                    row(i, &mut |values| writer.write(values).unwrap());
-                }
-                assert_eq!(writer.finish().unwrap(), units.len() as u64);
-            };
+        let mut put = |table: &str, types: &[Type], row: &dyn Fn(usize, Put<'_>)| {
+            let sink = transaction.copy_in(&format!("COPY {table} FROM STDIN BINARY")).unwrap();
+            let mut writer = BinaryCopyInWriter::new(sink, types);
+            for i in 0..units.len() {
+                row(i, &mut |values| writer.write(values).unwrap());
+            }
+            assert_eq!(writer.finish().unwrap(), units.len() as u64);
+        };
         let (u, t, n, b, ts) = (Type::UUID, Type::TEXT, Type::INT8, Type::BYTEA, Type::TIMESTAMPTZ);
         let [u1, u2, u3, u4] = [(); 4].map(|()| u.clone());
         let [t1, t2, t3, t4, t5, t6, t7, t8] = [(); 8].map(|()| t.clone());
