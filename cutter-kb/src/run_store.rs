@@ -201,16 +201,14 @@ impl FileRunStore {
         }
     }
 
-    /// Takes the run's lock without waiting. A new run is locked before its first revision
-    /// stands, so its folder is made here if it has none yet. Under the lock the leftovers of crashes are swept
+    /// Takes the run's lock without waiting. Under it the leftovers of crashes are swept
     /// and the mirror is set right. `holder_json` is any JSON value that tells a person who
     /// this is; it is shown by [`FileRunStore::holder`].
     pub fn lock(&self, run_id: &str, holder_json: &str) -> FileResult<LockOutcome> {
         let at = self.run_path(run_id).join(LOCK);
         let info = serde_json::from_str(holder_json)
             .map_err(|e| FileError::invalid("lock", &at, format!("holder is not JSON: {e}")))?;
-        check_run_id(&self.root, run_id)?;
-        let run = Folder::open_or_make(&self.root)?.make_folder(run_id)?;
+        let run = self.run(run_id)?.ok_or_else(|| self.no_run("lock", run_id))?;
         let Some(lock) = FileLock::try_exclusive(&run, LOCK)? else {
             return Ok(LockOutcome::Busy { holder: self.recorded_holder(run_id)? });
         };
