@@ -1,4 +1,11 @@
 //! What the benchmarks over PostgreSQL share.
+#![allow(
+    clippy::panic,
+    clippy::expect_used,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "for benchmarks only"
+)]
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -12,7 +19,7 @@ use cutter_tests::pg::{Counts, Ids, PgWorld};
 use futures_executor::block_on;
 use postgres::{Client, Statement};
 
-use crate::paired::{median, timed};
+use crate::measured::{median, timed};
 
 /// The number after a flag, or a default.
 #[must_use]

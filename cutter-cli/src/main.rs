@@ -1,2 +1,14 @@
-//! The `cutter` command.
-fn main() {}
+//! The `cutter` command: parse, wire, drive, render.
+#![deny(unsafe_op_in_unsafe_fn)]
+mod app;
+mod commands;
+mod config;
+mod exit_code;
+mod failure;
+mod progress;
+mod render;
+mod wire;
+
+fn main() -> std::process::ExitCode {
+    app::main()
+}

@@ -401,6 +401,14 @@ mod tests {
     }
 
     #[test]
+    fn the_page_lists_every_invariant_once() {
+        let page = invariants_markdown();
+        for i in INVARIANTS {
+            assert_eq!(page.matches(&format!("| `{}` |", i.id)).count(), 1, "{}", i.id);
+        }
+    }
+
+    #[test]
     fn a_report_without_checks_passes_nothing() {
         let report = GateReport::new(GateId::Mark, Vec::new());
         assert!(!report.ok());

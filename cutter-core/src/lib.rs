@@ -17,6 +17,7 @@ pub mod drift;
 pub mod driver;
 pub mod gate;
 pub mod id;
+pub mod inspect;
 pub mod intent;
 pub mod key;
 pub mod limits;
@@ -35,5 +36,7 @@ pub mod vocabulary;
 
 #[cfg(feature = "conformance")]
 pub mod conformance;
+#[cfg(feature = "conformance")]
+pub mod crash;
 #[cfg(feature = "memory")]
 pub mod memory;

@@ -5,7 +5,7 @@
 //! units (50,000 unless told), `--full` for 1,000,000; `--units N` of the run, `--rounds N`.
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "a benchmark")]
 
-use cutter_benches::paired::{Pairs, ROUNDS, timed};
+use cutter_benches::measured::{Pairs, ROUNDS, timed};
 use cutter_benches::pg::{argument, fill, fresh_id, has};
 use cutter_pg::testing::TestServer;
 use cutter_tests::pg::{PgWorld, document_of};

@@ -10,7 +10,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use cutter_benches::paired::{Pairs, ROUNDS, median, milliseconds, timed};
+use cutter_benches::measured::{Pairs, ROUNDS, median, milliseconds, timed};
 use cutter_benches::pg::{argument, fresh_id};
 use cutter_core::key::{RowLabel, unit_id};
 use cutter_core::port::effect::LegAWrite;

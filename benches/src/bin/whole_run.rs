@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use cutter_benches::paired::{Pairs, ROUNDS, median, milliseconds};
+use cutter_benches::measured::{Pairs, ROUNDS, median, milliseconds};
 use cutter_benches::pg::{Floor, argument, fresh_id, has};
 use cutter_pg::testing::TestServer;
 use cutter_tests::pg::{PgWorld, RunTimes, document_of};

@@ -11,7 +11,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::run::Run;
+use super::run::{Run, begin};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
 use crate::canonical;
 use crate::digest::Digest;
@@ -192,8 +192,6 @@ async fn create<'p>(
         digest: Digest::from_bytes([0; 32]),
     };
     sidecar.transition(&RunState::NEW, "create", &caller.actor, now);
-    let lock = ports.runs.lock(&run_id, &caller.holder).await?;
-    let mut run = Run::new(ports, caller, sidecar, 0, lock);
     let first = Intent::choose(
         &run_id,
         Phase::SourcePin.as_str(),
@@ -203,13 +201,14 @@ async fn create<'p>(
         ports.clock.as_ref(),
         ports.ids.as_ref(),
     );
-    run.set_running(Phase::SourcePin, first);
-    let bytes =
-        run.sidecar.to_bytes().map_err(|error| DriveError::Sidecar { run_id: run_id.clone(), error })?;
+    begin(&mut sidecar, Phase::SourcePin, first);
+    let bytes = sidecar.to_bytes().map_err(|error| DriveError::Sidecar { run_id: run_id.clone(), error })?;
+    // What is not there cannot be locked. Until it is, nobody knows of the run but by looking
+    // for it, and whoever then takes the lock first only sweeps it: it holds no claim.
     match ports.runs.create(&run_id, &bytes).await? {
         CasOutcome::Applied | CasOutcome::AlreadyApplied => {
-            run.revision = 1;
-            Ok(run)
+            let lock = ports.runs.lock(&run_id, &caller.holder).await?;
+            Ok(Run::new(ports, caller, sidecar, 1, lock))
         }
         CasOutcome::Conflict { .. } => Err(DriveError::Port(PortError::new(
             "run_store",

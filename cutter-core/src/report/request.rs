@@ -19,6 +19,7 @@ use crate::approval::{
     allows, field,
 };
 use crate::digest::Digest;
+use crate::drift::FUNCTION_PREFIX;
 use crate::gate::GateReport;
 use crate::limits::REPORT_MAX_LINES;
 
@@ -107,11 +108,11 @@ pub struct RequestReport {
     pub policy: ApprovalPolicy,
 }
 
-const FACTS_MAX: usize = 24;
+const FACTS_MAX: usize = 36;
 const LISTED_MAX: usize = 6;
-const PINS_MAX: usize = 20;
+const PINS_MAX: usize = 22;
 const SETTINGS_MAX: usize = 16;
-const EVIDENCE_MAX: usize = 12;
+const EVIDENCE_MAX: usize = 10;
 const KINDS_MAX: usize = 8;
 
 /// Renders a request: at most 250 lines, deterministic. The list of units takes the lines that the
@@ -172,7 +173,10 @@ fn render(report: &RequestReport, tree_lines: usize, cell: usize) -> String {
         }
     }
     out.push_str("\nPinned; any difference stops the run:\n\n```yaml\n");
-    out.push_str(&yaml(&report.pins, "", PINS_MAX, cell.min(80)));
+    // functions last: where pins must be cut, the values that move between runs stay
+    let mut pins = report.pins.clone();
+    pins.sort_by_key(|(name, _)| name.starts_with(FUNCTION_PREFIX));
+    out.push_str(&yaml(&pins, "", PINS_MAX, cell.min(100)));
     out.push_str("```\n\nCaps and settings:\n\n```yaml\n");
     out.push_str(&yaml(&report.settings, "", SETTINGS_MAX, cell));
     out.push_str("```\n\n## 5. Evidence\n\n");
@@ -228,7 +232,7 @@ fn units(report: &RequestReport, cut: bool, tree_lines: usize, cell: usize) -> S
     out.push_str(&format!("```text\n{}```\n\n", shown.text));
     let document = one_line(&report.document_id);
     let (command, why) = if cut {
-        (format!("cutter plan FILE --document-id {document}"), "its writer_digest must be the one below")
+        (format!("cutter plan FILE --document-id {document}"), "its writer_digest must be the one asked for")
     } else {
         (format!("cutter unit list --document-id {document}"), "it reads the stored drafts")
     };

@@ -1,4 +1,5 @@
-//! Pairs: two things measured alternately, so that a noisy machine is noisy for both.
+//! Alternating pairs of things that time themselves, for only a part of what they do counts.
+#![allow(clippy::unwrap_used, reason = "for benchmarks only")]
 
 use std::time::{Duration, Instant};
 

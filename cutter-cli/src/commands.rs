@@ -1,0 +1,29 @@
+//! One file per command: its arguments and what it does with them. No rule of the business
+//! lives here; where one is needed it is a pure function of the core.
+
+pub(crate) mod backup;
+pub(crate) mod completions;
+pub(crate) mod db;
+pub(crate) mod demo;
+pub(crate) mod doctor;
+pub(crate) mod graph;
+pub(crate) mod init;
+pub(crate) mod man;
+pub(crate) mod orchestrate;
+pub(crate) mod plan;
+pub(crate) mod source;
+pub(crate) mod sovereign;
+pub(crate) mod unit;
+pub(crate) mod verify;
+pub(crate) mod why;
+
+use clap::Args;
+use cutter_core::id::RunId;
+
+/// Which run.
+#[derive(Debug, Args)]
+pub(crate) struct RunArg {
+    /// The run, as `cutter orchestrate list` shows it.
+    #[arg(long, value_name = "RUN")]
+    pub(crate) run_id: RunId,
+}

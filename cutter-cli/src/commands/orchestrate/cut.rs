@@ -1,0 +1,121 @@
+//! `cutter orchestrate cut`.
+
+use clap::Args;
+use cutter_core::driver::{self, CutRequest, Driven};
+use cutter_core::machine::run::Phase;
+use cutter_core::port::backup::BackupScope;
+use cutter_core::settings::RunSettings;
+use cutter_core::sidecar::Mode;
+
+use super::present;
+use crate::app::Context;
+use crate::commands::plan::CutOptions;
+use crate::config::Config;
+use crate::failure::{Failure, Outcome};
+use crate::wire::{self, Driving, Opened};
+
+/// Start a run and drive it to the first gate.
+///
+/// The document must be registered (`cutter source add`). The run marks and plans it, takes
+/// an encrypted backup, probes the grants, files a document for each phase, and pauses where
+/// the sovereign must approve. `--dry-run` stops before any write outside its own folder.
+/// All settings are fixed here and shown to the sovereign.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cutter orchestrate cut --document-id CITY-CHARTER
+  cutter orchestrate cut --document-id CITY-CHARTER --dry-run
+  cutter orchestrate cut --document-id BGB --max-candidates 6000 --phase-cap mark=10 --json")]
+pub(crate) struct CutArgs {
+    /// The document, as registered.
+    #[arg(long, value_name = "ID")]
+    pub(crate) document_id: String,
+    /// Stop before the first gate; write nothing outside the run's own folder.
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) cut: CutOptions,
+    /// Hard cap on active time, in minutes.
+    #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) hard_cap: Option<u32>,
+    /// Soft cap of one phase on active time, in minutes; may be given again.
+    #[arg(long = "phase-cap", value_name = "PHASE=MINUTES", value_parser = phase_cap)]
+    pub(crate) phase_caps: Vec<(Phase, u32)>,
+    /// How much the backup saves.
+    #[arg(long, value_name = "SCOPE", value_parser = ["document", "database"])]
+    pub(crate) backup_scope: Option<String>,
+}
+
+fn phase_cap(text: &str) -> Result<(Phase, u32), String> {
+    let (phase, minutes) = text.split_once('=').ok_or("expected PHASE=MINUTES")?;
+    let phase: Phase = phase.parse().map_err(|e: cutter_core::machine::UnknownName| e.to_string())?;
+    match minutes.parse() {
+        Ok(minutes) if minutes > 0 => Ok((phase, minutes)),
+        _ => Err(format!("expected a number of minutes from 1, observed {minutes:?}")),
+    }
+}
+
+pub(crate) fn run(cx: &Context, args: &CutArgs) -> Outcome {
+    let config = cx.config()?;
+    let opened = wire::open(&config, &cx.out)?;
+    let driven = start(&config, &opened, args)?;
+    present(&driven, opened.stores.runs.as_ref(), None).show(cx, &config)
+}
+
+/// Starts a run under this configuration.
+pub(crate) fn start(config: &Config, opened: &Opened, args: &CutArgs) -> Result<Driven, Failure> {
+    let settings = settings(config, &opened.backup_fingerprint, args)?;
+    let mode = if args.dry_run { Mode::Dryrun } else { Mode::Live };
+    let request = CutRequest { document_id: args.document_id.clone(), mode, settings };
+    cut(config, opened, request)
+}
+
+/// Starts a run with these settings.
+pub(crate) fn cut(config: &Config, opened: &Opened, request: CutRequest) -> Result<Driven, Failure> {
+    let caller = wire::caller(config, "orchestrate cut");
+    let document_id = request.document_id.clone();
+    let driving =
+        Driving { ports: &opened.ports, caller: &caller, run_id: None, document_id: Some(&document_id) };
+    wire::drive(driving, driver::cut(&opened.ports, &caller, request))
+}
+
+/// The run's settings: flags over configuration over the spec's own.
+fn settings(config: &Config, backup_fingerprint: &str, args: &CutArgs) -> Result<RunSettings, Failure> {
+    let policy = wire::policy(config);
+    if policy.approvers.is_empty() && !args.dry_run {
+        return Err(Failure::usage("nobody may approve: no sovereign is configured")
+            .broken("config.actors", "at least one actor with role = \"sovereign\"", "none")
+            .next("cutter init --sovereign NAME"));
+    }
+    let lifecycle_actor = config
+        .approvals
+        .lifecycle_actor
+        .clone()
+        .or_else(|| policy.approvers.first().map(|a| a.actor.clone()))
+        .unwrap_or_default();
+    let mut settings = RunSettings::new(policy, &lifecycle_actor, backup_fingerprint, args.cut.profile()?);
+    let bounds = &config.bounds;
+    for (phase, minutes) in &bounds.phase_soft_cap_minutes {
+        settings.phase_soft_cap_minutes.insert(phase.clone(), *minutes);
+    }
+    for (phase, minutes) in &args.phase_caps {
+        settings.phase_soft_cap_minutes.insert(phase.as_str().to_owned(), *minutes);
+    }
+    let or = |flag: Option<u64>, file: Option<u64>, default: u64| flag.or(file).unwrap_or(default);
+    settings.max_candidates = or(args.cut.max_candidates, bounds.max_candidates, settings.max_candidates);
+    settings.max_document_bytes =
+        or(args.cut.max_document_bytes, bounds.max_document_bytes, settings.max_document_bytes);
+    if let Some(minutes) = args.hard_cap.or(bounds.run_hard_cap_minutes) {
+        settings.run_hard_cap_minutes = minutes;
+    }
+    settings.forbidden_prefixes.clone_from(&bounds.forbidden_prefixes);
+    settings.forbidden_prefixes.extend(args.cut.forbidden_prefixes.iter().cloned());
+    settings.publication_type.clone_from(&args.cut.publication_type);
+    settings.depends_on.clone_from(&args.cut.depends_on);
+    settings.backup_scope = match args.backup_scope.as_deref() {
+        Some("database") => BackupScope::Database,
+        Some(_) => BackupScope::Document,
+        None => config.backup_scope,
+    };
+    Ok(settings)
+}

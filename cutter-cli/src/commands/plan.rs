@@ -1,0 +1,257 @@
+//! `cutter plan`: what a cut would make of a file. No database, no home, no keys.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use cutter_core::address::{Address, DocumentId};
+use cutter_core::inspect::document_id_of_file_name;
+use cutter_core::limits;
+use cutter_core::mark::{ManifestMarker, MarkLimits, Marker};
+use cutter_core::plan::{CutPlan, PlanInput, UnitTree};
+use cutter_core::profile::Profile;
+use cutter_core::vocabulary::Vocabulary;
+use serde_json::{Value, json};
+
+use crate::app::Context;
+use crate::exit_code::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::render::{self, DIM, HEAD, paint};
+
+/// Show the units that a cut of FILE would make.
+///
+/// Reads the file and nothing else: no database, no configuration, no keys. The digests are
+/// the ones that a run of the same document prints. The document id, if none is given, is
+/// the file's name without its extension, in capitals, with `-` for everything that is
+/// neither letter nor digit, and `DOC-` before it if it does not begin with a letter.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cutter plan charter.md
+  cutter plan charter.md --document-id CITY-CHARTER --depth 2
+  cutter plan charter.md --json | jq '.units[].address'
+  cutter plan law.md --profile my-profile.json
+  cutter plan law.md --manifest spans.json")]
+pub(crate) struct PlanArgs {
+    /// The source document: UTF-8 text.
+    file: PathBuf,
+    /// First part of every address.
+    #[arg(long, value_name = "ID")]
+    document_id: Option<String>,
+    #[command(flatten)]
+    cut: CutOptions,
+    /// Take the units from a manifest of spans (JSON) instead of marking the text.
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
+}
+
+/// What `plan` and `orchestrate cut` have in common.
+#[derive(Debug, Args)]
+pub(crate) struct CutOptions {
+    /// A built-in profile's name, or a file with one (JSON).
+    #[arg(long, value_name = "NAME|FILE", default_value = "markdown")]
+    pub(crate) profile: String,
+    /// Merge headings deeper than this into the unit above them.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) depth: Option<u32>,
+    /// From the vocabulary publication_type; else the profile's.
+    #[arg(long, value_name = "WORD")]
+    pub(crate) publication_type: Option<String>,
+    /// A backlog entry that must be verified before this cut; may be given again.
+    #[arg(long, value_name = "ENTRY")]
+    pub(crate) depends_on: Vec<String>,
+    /// Refuse more units than this.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_candidates: Option<u64>,
+    /// Refuse a longer document.
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) max_document_bytes: Option<u64>,
+    /// No unit's address may be this one or below it; may be given again.
+    #[arg(long = "forbid", value_name = "ADDRESS")]
+    pub(crate) forbidden_prefixes: Vec<String>,
+}
+
+impl CutOptions {
+    /// The profile: a built-in one, or a file.
+    pub(crate) fn profile(&self) -> Result<Profile, Failure> {
+        let path = Path::new(&self.profile);
+        let is_file = path.extension().is_some() || self.profile.contains('/');
+        let profile = if is_file {
+            let bytes = std::fs::read(path).map_err(|e| Failure::io("read", path, &e))?;
+            Profile::from_json(&bytes)
+        } else {
+            Profile::built_in(&self.profile)
+        };
+        let mut profile = profile.map_err(|e| Failure::usage(format!("profile {}: {e}", self.profile)))?;
+        if self.depth.is_some() {
+            profile.depth = self.depth;
+        }
+        Ok(profile)
+    }
+}
+
+/// Reads a text whole, refusing what is longer than `max` before it is in memory.
+pub(crate) fn read_bounded(path: &Path, max: u64) -> Result<Vec<u8>, Failure> {
+    use std::io::Read as _;
+    let file = std::fs::File::open(path).map_err(|e| Failure::io("read", path, &e))?;
+    let mut bytes = Vec::new();
+    let mut limited = file.take(max.saturating_add(1));
+    limited.read_to_end(&mut bytes).map_err(|e| Failure::io("read", path, &e))?;
+    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+    if length > max {
+        return Err(Failure::usage(format!("{} is too long", path.display())).broken(
+            "mark.document_bytes",
+            format!("at most {max} bytes"),
+            "more",
+        ));
+    }
+    Ok(bytes)
+}
+
+pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
+    let max = args.cut.max_document_bytes.unwrap_or(limits::MAX_DOCUMENT_BYTES);
+    let text = read_bounded(&args.file, max)?;
+    let document_id = document_id(args.document_id.as_deref(), &args.file)?;
+    let profile = args.cut.profile()?;
+    let mark_limits = mark_limits(&args.cut, max)?;
+    let manifest = match &args.manifest {
+        None => None,
+        Some(path) => {
+            let bytes = std::fs::read(path).map_err(|e| Failure::io("read", path, &e))?;
+            let marker = ManifestMarker::from_json(&bytes);
+            Some(marker.map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?)
+        }
+    };
+    let vocabulary = Vocabulary::default();
+    let plan = CutPlan::build(&PlanInput {
+        document_id: &document_id,
+        text: &text,
+        profile: &profile,
+        vocabulary: &vocabulary,
+        publication_type: args.cut.publication_type.as_deref(),
+        depends_on: &args.cut.depends_on,
+        limits: &mark_limits,
+        marker: manifest.as_ref().map(|m| m as &dyn Marker),
+    })
+    .map_err(|e| Failure::usage(format!("{}: {e}", args.file.display())))?;
+    for warning in &plan.warnings {
+        let line = warning.line.map(|n| format!(":{n}")).unwrap_or_default();
+        cx.out.warn(format!("{}{line}: {} ({})", args.file.display(), warning.message, warning.code));
+    }
+    if plan.rows.is_empty() && plan.warnings.is_empty() {
+        cx.out.warn(format!("{}: the region is empty; a cut of it is refused", args.file.display()));
+    }
+    for word in &plan.unknown_words {
+        cx.out.warn(format!("`{}` is not in the vocabulary {}", word.word, word.vocabulary));
+    }
+    for address in &plan.forbidden {
+        cx.out.warn(format!("{address} is forbidden for this document"));
+    }
+    count_within(cx, args, &plan)?;
+    let exit =
+        if plan.forbidden.is_empty() && plan.unknown_words.is_empty() { Exit::DONE } else { Exit::FAILED };
+    cx.out.result_as(exit, || people(&args.file, &plan), &machine(&args.file, &plan)?)
+}
+
+/// A run refuses more units than the cap. A plan shows them all the same, unless a cap was
+/// given here.
+fn count_within(cx: &Context, args: &PlanArgs, plan: &CutPlan) -> Result<(), Failure> {
+    let units = u64::try_from(plan.rows.len()).unwrap_or(u64::MAX);
+    let cap = args.cut.max_candidates.unwrap_or(limits::MAX_CANDIDATES_PER_DOC);
+    if units <= cap {
+        return Ok(());
+    }
+    if args.cut.max_candidates.is_none() {
+        cx.out.warn(format!(
+            "{}: {units} units; a run refuses more than {cap} unless --max-candidates says otherwise",
+            args.file.display()
+        ));
+        return Ok(());
+    }
+    Err(Failure::gate(format!("{} has more units than allowed", args.file.display())).broken(
+        "mark.candidate_count_within",
+        format!("1 to {cap}"),
+        units.to_string(),
+    ))
+}
+
+fn document_id(given: Option<&str>, file: &Path) -> Result<DocumentId, Failure> {
+    match given {
+        Some(text) => DocumentId::parse(text).map_err(|e| Failure::usage(format!("--document-id: {e}"))),
+        None => document_id_of_file_name(&file.file_name().unwrap_or_default().to_string_lossy())
+            .map_err(|e| Failure::usage(e.to_string())),
+    }
+}
+
+fn mark_limits(cut: &CutOptions, max_bytes: u64) -> Result<MarkLimits, Failure> {
+    let prefix = |text: &String| Address::parse(text).map_err(|e| Failure::usage(format!("--forbid: {e}")));
+    Ok(MarkLimits {
+        max_candidates: u32::try_from(cut.max_candidates.unwrap_or(limits::MAX_CANDIDATES_PER_DOC))
+            .unwrap_or(u32::MAX),
+        max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
+        forbidden_prefixes: cut.forbidden_prefixes.iter().map(prefix).collect::<Result<_, _>>()?,
+    })
+}
+
+/// Exactly the fields that are documented.
+fn machine(file: &Path, plan: &CutPlan) -> Result<Value, Failure> {
+    let unit = |row: &cutter_core::plan::PlanRow| {
+        json!({
+            "ordinal": row.ordinal,
+            "address": row.canonical_address.as_str(),
+            "citation_address": row.citation_address.as_ref().map(Address::as_str),
+            "unit_kind": row.unit_kind,
+            "section_type": row.section_type,
+            "start": row.start,
+            "end": row.end,
+            "content_hash": row.content_hash.to_hex(),
+        })
+    };
+    let value = |v: Result<Value, serde_json::Error>| v.map_err(|e| Failure::internal(e.to_string()));
+    Ok(json!({
+        "document": {
+            "path": file.to_string_lossy(),
+            "bytes": plan.document.bytes,
+            "sha256": plan.document.sha256.to_hex(),
+        },
+        "region": {
+            "start": plan.region.start,
+            "end": plan.region.end,
+            "sha256": plan.region.sha256.to_hex(),
+        },
+        "profile": { "name": plan.profile.name, "version": plan.profile.version, "why": plan.why },
+        "units": plan.rows.iter().map(unit).collect::<Vec<_>>(),
+        "duplicates": value(serde_json::to_value(&plan.duplicates))?,
+        "warnings": value(serde_json::to_value(&plan.warnings))?,
+        "manifest_digest": plan.manifest_digest.to_hex(),
+        "writer_digest": plan.writer_digest.to_hex(),
+    }))
+}
+
+fn people(file: &Path, plan: &CutPlan) -> String {
+    let mut text = format!(
+        "{}  {}\n{}\n\n",
+        paint(HEAD, plan.document_id.as_str()),
+        paint(DIM, format!("profile {} {}", plan.profile.name, plan.profile.version)),
+        paint(DIM, plan.why.join("; ")),
+    );
+    text.push_str(&UnitTree::new(&plan.rows).render());
+    if !plan.duplicates.is_empty() {
+        text.push_str(&format!("\n{}\n", paint(HEAD, "Duplicate numbers")));
+        for duplicate in &plan.duplicates {
+            text.push_str(&format!(
+                "  {} repeats {} (line {})\n",
+                duplicate.address, duplicate.of, duplicate.line
+            ));
+        }
+    }
+    text.push('\n');
+    text.push_str(&render::fields(&[
+        ("document", format!("{} ({} bytes)", file.display(), plan.document.bytes)),
+        ("units", plan.rows.len().to_string()),
+        ("region", format!("bytes {} to {}", plan.region.start, plan.region.end)),
+        ("region_sha", plan.region.sha256.to_hex()),
+        ("manifest_digest", plan.manifest_digest.to_hex()),
+        ("writer_digest", plan.writer_digest.to_hex()),
+    ]));
+    text
+}

@@ -1,0 +1,315 @@
+//! `cutter sovereign`: the approving human's side. Works from the knowledge base and a key
+//! alone: no database, no run folder, nothing of the operator's.
+
+mod answer;
+
+pub(crate) use answer::{Signing, answer};
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use cutter_core::approval::allows;
+use cutter_core::id::RunId;
+use cutter_core::inspect::asked::{self, Asked, Purpose};
+use cutter_core::naming::{DocumentName, LAWS_ROOT};
+use cutter_core::port::effect::ReviewVerdict;
+use cutter_core::port::knowledge_base::KnowledgeBase;
+use cutter_kb::folder::FolderKb;
+use futures_executor::block_on;
+use serde_json::json;
+
+use crate::app::Context;
+use crate::commands::RunArg;
+use crate::config::Config;
+use crate::exit_code::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::render::{self, DIM, HEAD, WARN, paint};
+
+/// The approving human's side: show what is asked, approve, refuse.
+///
+/// Reads requests and writes signed answers in the knowledge base; needs neither database
+/// nor run folder. The orchestrator never writes these documents.
+#[derive(Debug, Args)]
+pub(crate) struct SovereignArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Show(ShowArgs),
+    Approve(ApproveArgs),
+    Refuse(RefuseArgs),
+}
+
+/// What is answered.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum For {
+    /// To cut (SG_1).
+    Cut,
+    /// To enact (SG_2).
+    Lifecycle,
+    /// To go on after a stop.
+    Resume,
+    /// To accept observed drift.
+    Drift,
+    /// To void the run.
+    Void,
+}
+
+impl From<For> for Purpose {
+    fn from(word: For) -> Self {
+        match word {
+            For::Cut => Self::Cut,
+            For::Lifecycle => Self::Lifecycle,
+            For::Resume => Self::Resume,
+            For::Drift => Self::Drift,
+            For::Void => Self::Void,
+        }
+    }
+}
+
+/// Where to look.
+#[derive(Debug, Args)]
+struct Where {
+    #[command(flatten)]
+    run: RunArg,
+    /// Folder of the knowledge base [env: CUTTER_KB_DIR] [default: of cutter.toml].
+    #[arg(long, value_name = "DIR")]
+    kb_dir: Option<PathBuf>,
+    /// What to look at; else the newest request or stop.
+    #[arg(long = "for", value_enum, value_name = "WHAT")]
+    purpose: Option<For>,
+}
+
+/// Show everything that an approver reads before signing.
+///
+/// The request as it stands in the knowledge base, its digest, the code to compare with
+/// the operator by voice, and the answers that stand there already.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cutter sovereign show --run-id RUN
+  cutter sovereign show --run-id RUN --for lifecycle --kb-dir /mnt/kb")]
+struct ShowArgs {
+    #[command(flatten)]
+    place: Where,
+}
+
+/// How to sign.
+#[derive(Debug, Args)]
+struct Sign {
+    /// Your secret OpenPGP key [default: HOME/keys/NAME.secret.asc].
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// Write the answer unsigned, where the deployment's policy allows it.
+    #[arg(long, conflicts_with = "key")]
+    unsigned: bool,
+    /// A reason, kept in the document.
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Do not ask before signing.
+    #[arg(long, short = 'y')]
+    yes: bool,
+}
+
+/// Approve: write a clear-signed approval into the knowledge base.
+///
+/// It repeats what was asked, value for value, so it fits this one request of this one
+/// run, and is used once. The same document can be made by hand with `gpg --clearsign`;
+/// the request shows how.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cutter sovereign approve --run-id RUN
+  cutter sovereign approve --run-id RUN --for cut --key sue.secret.asc --expires 2026-06-01T00:00:00Z
+  cutter sovereign approve --run-id RUN --for resume --grant-minutes 30 --reason 'large document'
+  cutter sovereign approve --run-id RUN --for void --reason 'wrong edition'")]
+struct ApproveArgs {
+    #[command(flatten)]
+    place: Where,
+    #[command(flatten)]
+    sign: Sign,
+    /// Until when it may be used: a time such as 2026-06-01T00:00:00Z, or a span such as 2h.
+    #[arg(long, value_name = "TIME|SPAN")]
+    expires: Option<String>,
+    /// Minutes of active time to grant on top of the caps.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    grant_minutes: Option<u32>,
+}
+
+/// Refuse: write a clear-signed refusal into the knowledge base.
+///
+/// A refusal is final for this cut: the run is voided and a new one begins. With `--defer`
+/// it means not now: the same run may ask again.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cutter sovereign refuse --run-id RUN --reason 'article 7 is missing'
+  cutter sovereign refuse --run-id RUN --defer")]
+struct RefuseArgs {
+    #[command(flatten)]
+    place: Where,
+    #[command(flatten)]
+    sign: Sign,
+    /// Not now, instead of no.
+    #[arg(long)]
+    defer: bool,
+}
+
+pub(crate) fn run(cx: &Context, args: &SovereignArgs) -> Outcome {
+    let config = cx.config()?;
+    match &args.command {
+        Command::Show(args) => show(cx, &config, &args.place),
+        Command::Approve(args) => {
+            let extra = args.grant_minutes.map(|n| ("minutes_granted".to_owned(), n.to_string()));
+            let signing = signing(&args.sign, ReviewVerdict::Approve, args.expires.clone(), extra);
+            sign(cx, &config, &args.place, signing)
+        }
+        Command::Refuse(args) => {
+            let verdict = if args.defer { ReviewVerdict::Defer } else { ReviewVerdict::Reject };
+            sign(cx, &config, &args.place, signing(&args.sign, verdict, None, None))
+        }
+    }
+}
+
+fn signing(
+    sign: &Sign,
+    verdict: ReviewVerdict,
+    expires: Option<String>,
+    extra: Option<(String, String)>,
+) -> Signing {
+    let reason = sign.reason.clone().map(|text| ("reason".to_owned(), text));
+    Signing {
+        verdict,
+        key: sign.key.clone(),
+        unsigned: sign.unsigned,
+        expires,
+        extra: reason.into_iter().chain(extra).collect(),
+        ask_first: !sign.yes,
+    }
+}
+
+fn kb_of(config: &Config, place: &Where) -> FolderKb {
+    FolderKb::new(place.kb_dir.as_ref().unwrap_or(&config.kb_dir))
+}
+
+fn sign(cx: &Context, config: &Config, place: &Where, signing: Signing) -> Outcome {
+    let kb = kb_of(config, place);
+    let folder = RunFolder::find(&kb, &place.run.run_id)?;
+    let asked = folder.asked(place.purpose.map(Purpose::from))?;
+    let answered = answer(cx, config, &kb, &folder, asked, &signing)?;
+    cx.out.result(|| answered.people(), &answered)
+}
+
+/// The documents of one run, as the knowledge base has them.
+pub(crate) struct RunFolder {
+    pub(crate) run_id: RunId,
+    pub(crate) folder: String,
+    pub(crate) paths: Vec<String>,
+    asks: Vec<Asked>,
+}
+
+impl RunFolder {
+    /// Finds a run's folder by its date and by what its documents say.
+    pub(crate) fn find(kb: &dyn KnowledgeBase, run_id: &RunId) -> Result<Self, Failure> {
+        let all = block_on(kb.list(LAWS_ROOT))?;
+        let mut folders: Vec<&str> = all.iter().filter_map(|path| Some(path.rsplit_once('/')?.0)).collect();
+        folders.dedup();
+        for folder in folders.into_iter().filter(|f| asked::may_be_folder_of(f, run_id)) {
+            let inside = |path: &&String| path.rsplit_once('/').is_some_and(|(f, _)| f == folder);
+            let paths: Vec<String> = all.iter().filter(inside).cloned().collect();
+            let own = |path: &&String| {
+                let name = path.rsplit('/').next().unwrap_or(path);
+                DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators())
+            };
+            let Some(first) = paths.iter().find(own) else { continue };
+            if !read(kb, first)?.is_some_and(|text| asked::is_document_of(&text, run_id)) {
+                continue;
+            }
+            let mut documents = Vec::new();
+            for path in paths.iter().filter(|path| asked::may_ask(path)) {
+                documents.extend(read(kb, path)?.map(|text| (path.clone(), text)));
+            }
+            let asks = asked::asks(&documents, run_id);
+            return Ok(Self { run_id: run_id.clone(), folder: folder.to_owned(), paths, asks });
+        }
+        let mut failure = Failure::no_run(run_id.as_str());
+        failure.what = format!("the knowledge base holds no documents of {run_id}");
+        Err(failure)
+    }
+
+    /// The ask to answer.
+    pub(crate) fn asked(&self, purpose: Option<Purpose>) -> Result<&Asked, Failure> {
+        asked::newest(&self.asks, purpose).ok_or_else(|| {
+            let words: Vec<&str> = self.asks.iter().map(|a| Purpose::word_of(&a.ask.approval_type)).collect();
+            let observed = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
+            let wanted = purpose.map_or("a request or a stop", |p| Purpose::word_of(p.approval_type()));
+            Failure::approval(format!("{} does not ask for that", self.run_id))
+                .broken("approval.asked_for", wanted, observed)
+                .next(format!("cutter why --run-id {}", self.run_id))
+        })
+    }
+
+    /// Answers that stand there for an ask.
+    fn answers(&self, asked: &Asked) -> Vec<&String> {
+        let prefix = |name: &str| {
+            let (stem, _) = name.split_once("-approval").unwrap_or((name, ""));
+            format!("{stem}-approval")
+        };
+        let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+        let wanted = prefix(&name(&asked.ask.approval_path));
+        self.paths.iter().filter(|path| name(path).starts_with(&wanted)).collect()
+    }
+}
+
+fn read(kb: &dyn KnowledgeBase, path: &str) -> Result<Option<String>, Failure> {
+    let found = block_on(kb.read(path))?;
+    Ok(found.and_then(|document| String::from_utf8(document.bytes).ok()))
+}
+
+fn show(cx: &Context, config: &Config, place: &Where) -> Outcome {
+    let kb = kb_of(config, place);
+    let folder = RunFolder::find(&kb, &place.run.run_id)?;
+    let asked = folder.asked(place.purpose.map(Purpose::from))?;
+    let ask = &asked.ask;
+    let answers = folder.answers(asked);
+    let machine = json!({
+        "run_id": folder.run_id,
+        "for": Purpose::word_of(&ask.approval_type),
+        "gate": ask.gate,
+        "occurrence": ask.occurrence,
+        "approval_type": ask.approval_type,
+        "allows": allows(ask),
+        "required": ask.required,
+        "expected_actor": ask.expected_actor,
+        "request_path": ask.request_path,
+        "approval_path": ask.approval_path,
+        "voice_code": ask.voice_code(),
+        "answers": answers,
+        "request": asked.text,
+    });
+    let people = || {
+        let mut text = asked.text.trim_end().to_owned();
+        text.push_str("\n\n");
+        text.push_str(&paint(HEAD, "To compare with the operator by voice"));
+        text.push('\n');
+        text.push_str(&render::fields(&[
+            ("voice code", paint(WARN, ask.voice_code())),
+            ("document", ask.request_path.clone()),
+            ("answer", ask.approval_path.clone()),
+        ]));
+        for answer in &answers {
+            text.push_str(&format!("{} {answer}\n", paint(DIM, "an answer stands there:")));
+        }
+        let word = Purpose::word_of(&ask.approval_type);
+        let run = &folder.run_id;
+        text.push_str(&format!(
+            "{} cutter sovereign approve --run-id {run} --for {word}\n{} cutter sovereign refuse --run-id {run} --for {word}\n",
+            paint(HEAD, "next:"),
+            paint(HEAD, "  or:")
+        ));
+        text
+    };
+    cx.out.result_as(Exit::DONE, people, &machine)
+}

@@ -1,0 +1,221 @@
+//! Signing an answer and filing it.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, IsTerminal as _};
+use std::path::PathBuf;
+
+use cutter_core::approval::{allows, render_approval};
+use cutter_core::digest::Digest;
+use cutter_core::inspect::asked::{Asked, Purpose, answer_name};
+use cutter_core::naming::utc_date;
+use cutter_core::port::effect::ReviewVerdict;
+use cutter_core::port::knowledge_base::{CreateOutcome, KnowledgeBase};
+use cutter_kb::openpgp::KeyPair;
+use futures_executor::block_on;
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+
+use super::RunFolder;
+use crate::app::Context;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::render::{self, GOOD, HEAD, WARN, paint};
+use crate::wire;
+
+/// Free names are looked for this far.
+const ATTEMPTS: u32 = 1000;
+
+/// How to sign.
+pub(crate) struct Signing {
+    pub(crate) verdict: ReviewVerdict,
+    pub(crate) key: Option<PathBuf>,
+    pub(crate) unsigned: bool,
+    pub(crate) expires: Option<String>,
+    pub(crate) extra: BTreeMap<String, String>,
+    /// Ask on a terminal before signing.
+    pub(crate) ask_first: bool,
+}
+
+/// A filed answer.
+#[derive(Debug, Serialize)]
+pub(crate) struct Answered {
+    run_id: String,
+    gate: String,
+    #[serde(rename = "for")]
+    purpose: &'static str,
+    decision: &'static str,
+    /// Where it stands.
+    pub(crate) approval_kb_id: String,
+    sha256: String,
+    actor: String,
+    fingerprint: Option<String>,
+    expires: Option<Timestamp>,
+    voice_code: String,
+    next: String,
+}
+
+impl Answered {
+    pub(crate) fn people(&self) -> String {
+        let mut text = format!("{} {} ({})\n", paint(GOOD, "filed"), self.decision, self.purpose);
+        let unsigned = "unsigned".to_owned();
+        text.push_str(&render::fields(&[
+            ("document", &self.approval_kb_id),
+            ("sha256", &self.sha256),
+            ("actor", &self.actor),
+            ("key", self.fingerprint.as_ref().unwrap_or(&unsigned)),
+            ("voice code", &self.voice_code),
+        ]));
+        text.push_str(&format!("{} {}\n", paint(HEAD, "next:"), self.next));
+        text
+    }
+}
+
+/// Signs an answer to what is asked, and files it under the next free name.
+pub(crate) fn answer(
+    cx: &Context,
+    config: &Config,
+    kb: &dyn KnowledgeBase,
+    folder: &RunFolder,
+    asked: &Asked,
+    signing: &Signing,
+) -> Result<Answered, Failure> {
+    let ask = &asked.ask;
+    let now = wire::now();
+    let expires = signing.expires.as_deref().map(|text| parse_expires(text, now)).transpose()?;
+    let pair = if signing.unsigned { None } else { Some(wire::load_pair(&key_file(config, signing)?)?) };
+    let actor = actor(cx, config, pair.as_ref(), ask.expected_actor.as_deref());
+    let text = render_approval(ask, signing.verdict, &actor, now, expires, &signing.extra);
+    confirm(cx, asked, &text, signing)?;
+    let document = match &pair {
+        Some(pair) => pair
+            .clearsign(&text, now)
+            .map_err(|e| Failure::approval(format!("the answer cannot be signed: {e}")))?,
+        None => text,
+    };
+    let path = file(kb, folder, asked, document.as_bytes(), now)?;
+    let word = Purpose::word_of(&ask.approval_type);
+    let verb = if word == "void" { "void" } else { "resume" };
+    Ok(Answered {
+        run_id: folder.run_id.to_string(),
+        gate: ask.gate.clone(),
+        purpose: word,
+        decision: signing.verdict.as_str(),
+        sha256: Digest::of(document.as_bytes()).to_hex(),
+        actor,
+        fingerprint: pair.map(|p| p.fingerprint().to_string()),
+        expires,
+        voice_code: ask.voice_code(),
+        next: format!("cutter orchestrate {verb} --run-id {} --approval-kb-id {path}", folder.run_id),
+        approval_kb_id: path,
+    })
+}
+
+/// `--key`, else the key of the one who acts, else that of the only sovereign.
+fn key_file(config: &Config, signing: &Signing) -> Result<PathBuf, Failure> {
+    if let Some(path) = &signing.key {
+        return Ok(path.clone());
+    }
+    let of = |name: &str| config.home.join("keys").join(format!("{name}.secret.asc"));
+    let mut names: Vec<&String> = config.sovereigns().map(|(name, _)| name).collect();
+    if let Some(own) = names.iter().find(|name| ***name == config.actor) {
+        return Ok(of(own));
+    }
+    names.retain(|name| of(name).exists());
+    match names.as_slice() {
+        [only] => Ok(of(only)),
+        _ => Err(Failure::approval("no key to sign with")
+            .broken(
+                "approval.key",
+                "--key FILE, or one sovereign's key in the home",
+                format!("{} keys", names.len()),
+            )
+            .next("cutter sovereign approve --run-id RUN --key FILE")),
+    }
+}
+
+/// The name in the answer: it must be the one whose key signs.
+fn actor(cx: &Context, config: &Config, pair: Option<&KeyPair>, expected: Option<&str>) -> String {
+    if let Some(name) = &cx.overrides.actor {
+        return name.clone();
+    }
+    let by_key = pair.and_then(|p| config.actor_of(p.fingerprint().as_str()).map(ToOwned::to_owned));
+    by_key.or_else(|| expected.map(ToOwned::to_owned)).unwrap_or_else(|| config.actor.clone())
+}
+
+fn parse_expires(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {
+    let wrong = |observed: String| {
+        Failure::usage("--expires cannot be used").broken(
+            "approval.not_expired",
+            "a later time such as 2026-06-01T00:00:00Z, or a span such as 2h",
+            observed,
+        )
+    };
+    let end = match text.parse::<Timestamp>() {
+        Ok(end) => end,
+        Err(_) => {
+            let span: SignedDuration = text.parse().map_err(|_| wrong(text.to_owned()))?;
+            now.checked_add(span).map_err(|_| wrong(text.to_owned()))?
+        }
+    };
+    if end <= now { Err(wrong(end.to_string())) } else { Ok(end) }
+}
+
+/// On a terminal: shows the exact lines, and asks. Elsewhere the command itself is the word.
+fn confirm(cx: &Context, asked: &Asked, text: &str, signing: &Signing) -> Result<(), Failure> {
+    if !signing.ask_first || cx.out.is_json() || !std::io::stdin().is_terminal() {
+        return Ok(());
+    }
+    cx.out.note(format!("{}\n", text.trim_end()));
+    cx.out.note(match signing.verdict {
+        ReviewVerdict::Approve => allows(&asked.ask),
+        ReviewVerdict::Defer => "Not now: allows nothing.".to_owned(),
+        ReviewVerdict::Reject => "No: allows nothing.".to_owned(),
+    });
+    cx.out.note(format!("{} {}", paint(WARN, "voice code"), asked.ask.voice_code()));
+    cx.out.note("Type yes to sign:");
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line);
+    if read.is_ok() && line.trim() == "yes" {
+        return Ok(());
+    }
+    Err(Failure::approval("nothing was signed").broken("approval.confirmed", "yes", line.trim().to_owned()))
+}
+
+/// Create-only: a document that stands there is never replaced.
+fn file(
+    kb: &dyn KnowledgeBase,
+    folder: &RunFolder,
+    asked: &Asked,
+    document: &[u8],
+    now: Timestamp,
+) -> Result<String, Failure> {
+    for attempt in 0..ATTEMPTS {
+        let name = answer_name(&asked.ask, attempt, utc_date(now))
+            .ok_or_else(|| Failure::internal(format!("no name for {}", asked.ask.approval_type)))?;
+        let path = format!("{}/{name}", folder.folder);
+        if folder.paths.contains(&path) {
+            continue;
+        }
+        match block_on(kb.create(&path, document))? {
+            CreateOutcome::Created | CreateOutcome::Identical => return Ok(path),
+            CreateOutcome::Different { .. } => {}
+        }
+    }
+    Err(Failure::approval(format!("no free name after {ATTEMPTS} answers in {}", folder.folder)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_approval_ends_at_a_time_or_after_a_span_and_never_before_now() {
+        let now: Timestamp = "2026-05-20T10:00:00Z".parse().unwrap();
+        let end = |text: &str| parse_expires(text, now).map(|t| t.to_string());
+        assert_eq!(end("2026-06-01T00:00:00Z").unwrap(), "2026-06-01T00:00:00Z");
+        assert_eq!(end("2h").unwrap(), "2026-05-20T12:00:00Z");
+        for wrong in ["soon", "", "2020-01-01T00:00:00Z", "-1h"] {
+            assert_eq!(end(wrong).unwrap_err().exit.code(), 2, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! From configuration to ports: the one place that knows every adapter.
+//!
+//! Also what the process owes to its surroundings: signals, environment, panics.
+
+mod environment;
+mod guard;
+mod hooks;
+mod keys;
+mod ports;
+mod process;
+
+pub(crate) use environment::{RandomIds, SystemClock, hex, now};
+pub(crate) use guard::{Driving, drive};
+pub(crate) use hooks::tell;
+pub(crate) use keys::{
+    KeySigner, duty_public_key, key_ring, load_pair, load_public, new_seed, public_half, read_seed,
+    replace_secret, write_new_secret, write_public,
+};
+pub(crate) use ports::{
+    Opened, Stores, connections, file_failure, open, policy, private_cluster, reader, stores,
+};
+pub(crate) use process::{caller, prepare_process, variable};

@@ -1,0 +1,143 @@
+//! Opening adapters.
+
+use std::sync::Arc;
+
+use cutter_core::approval::{ApprovalPolicy, Approver, SignaturePolicy};
+use cutter_core::driver::Ports;
+use cutter_core::port::PortError;
+use cutter_core::port::knowledge_base::KnowledgeBase;
+use cutter_core::port::run_store::RunStore;
+use cutter_kb::backup_target::FolderBackupTarget;
+use cutter_kb::folder::FolderKb;
+use cutter_kb::openpgp::Recipient;
+use cutter_kb::run_store::FileRunStore;
+use cutter_pg::PgDatabase;
+use cutter_pg::backup::PgBackupSource;
+use cutter_pg::cluster::{ClusterError, ClusterOptions, PrivateCluster};
+use cutter_pg::dsn::Dsn;
+use cutter_pg::login::Login;
+
+use super::{KeySigner, RandomIds, SystemClock, key_ring, load_public, now};
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::progress::Shown;
+use crate::render::Out;
+
+impl From<ClusterError> for Failure {
+    fn from(error: ClusterError) -> Self {
+        Self::stopped("STOP_DATABASE_UNAVAILABLE", error.to_string()).next("cutter doctor")
+    }
+}
+
+/// A store's failure.
+pub(crate) fn file_failure(error: cutter_kb::file_error::FileError) -> Failure {
+    PortError::new("run_store", error.op, error.kind, format!("{}: {}", error.path.display(), error.detail))
+        .into()
+}
+
+/// What needs neither database nor keys: the knowledge base and the runs.
+#[derive(Clone)]
+pub(crate) struct Stores {
+    pub(crate) kb: Arc<dyn KnowledgeBase>,
+    pub(crate) runs: Arc<dyn RunStore>,
+    pub(crate) files: FileRunStore,
+}
+
+/// Opens the stores; makes nothing.
+pub(crate) fn stores(config: &Config) -> Stores {
+    let files = FileRunStore::new(&config.runs_dir);
+    Stores { kb: Arc::new(FolderKb::new(&config.kb_dir)), runs: Arc::new(files.clone()), files }
+}
+
+/// The private server of the home.
+pub(crate) fn private_cluster(config: &Config) -> Result<PrivateCluster, Failure> {
+    let mut options = ClusterOptions::new();
+    if let Some(folder) = &config.pg_bin {
+        options = options.bin_folder(folder);
+    }
+    Ok(PrivateCluster::open(&config.home, options)?)
+}
+
+/// Connection strings for these logins; the private server is started if it is down.
+pub(crate) fn connections(config: &Config, logins: &[Login]) -> Result<Vec<(Login, Dsn)>, Failure> {
+    if config.is_private_database() {
+        if !config.home.exists() {
+            return Err(
+                Failure::usage(format!("{} is not there yet", config.home.display())).next("cutter init")
+            );
+        }
+        let cluster = private_cluster(config)?;
+        cluster.start()?;
+        return logins.iter().map(|login| Ok((*login, cluster.dsn(*login)?))).collect();
+    }
+    let configured = |login: &Login| config.dsns.get(login).map(|dsn| (*login, dsn.clone()));
+    Ok(logins.iter().filter_map(configured).collect())
+}
+
+/// The database for someone who only looks.
+pub(crate) fn reader(config: &Config) -> Result<PgDatabase, Failure> {
+    Ok(PgDatabase::connect(connections(config, &[Login::Ro])?))
+}
+
+/// Who may approve, and how.
+pub(crate) fn policy(config: &Config) -> ApprovalPolicy {
+    let approvers = config
+        .sovereigns()
+        .map(|(name, actor)| Approver { actor: name.clone(), fingerprint: actor.fingerprint.to_string() });
+    ApprovalPolicy {
+        signature: if config.approvals.must_be_signed {
+            SignaturePolicy::Required
+        } else {
+            SignaturePolicy::Optional
+        },
+        approver_not_creator: !config.approvals.creator_may_approve,
+        approvers: approvers.collect(),
+    }
+}
+
+/// Everything that a run needs.
+pub(crate) struct Opened {
+    pub(crate) ports: Ports,
+    pub(crate) stores: Stores,
+    /// Fingerprint of the backup recipient.
+    pub(crate) backup_fingerprint: String,
+}
+
+/// Opens every port.
+pub(crate) fn open(config: &Config, out: &Out) -> Result<Opened, Failure> {
+    let stores = stores(config);
+    let key = load_public(&config.keys.backup_public)?;
+    let pinned = config.keys.backup_fingerprint.clone().ok_or_else(|| {
+        Failure::usage("no fingerprint is pinned for the backup recipient").broken(
+            "config.keys.backup_fingerprint",
+            key.fingerprint().to_string(),
+            "nothing",
+        )
+    })?;
+    let recipient = Recipient::new(&key, &pinned, now())
+        .map_err(|e| Failure::usage(format!("{}: {e}", config.keys.backup_public.display())))?;
+    let backup_fingerprint = pinned.to_string();
+    let signatures = Arc::new(key_ring(config)?);
+    let dsns = connections(config, &[Login::Ro, Login::Exec, Login::Verify, Login::Review])?;
+    let backup_dsn = dsns.iter().find(|(login, _)| *login == Login::Ro).map(|(_, dsn)| dsn.clone());
+    let backup_dsn =
+        backup_dsn.ok_or_else(|| Failure::usage("no connection is configured for the login that reads"))?;
+    let database = Arc::new(PgDatabase::connect(dsns));
+    let ports = Ports {
+        reader: database.clone(),
+        executor: database.clone(),
+        reviewer: database.clone(),
+        verifier: database,
+        kb: stores.kb.clone(),
+        runs: stores.runs.clone(),
+        backup_source: Arc::new(PgBackupSource::new(backup_dsn)),
+        backup_target: Arc::new(FolderBackupTarget::new(stores.files.clone(), recipient)),
+        clock: Arc::new(SystemClock),
+        ids: Arc::new(RandomIds),
+        signer: Arc::new(KeySigner::new(config)),
+        signatures,
+        observer: Arc::new(Shown::new(*out)),
+        own_gates: Vec::new(),
+    };
+    Ok(Opened { ports, stores, backup_fingerprint })
+}

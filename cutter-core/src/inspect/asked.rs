@@ -1,0 +1,216 @@
+//! What a run asks of the sovereign, read from the knowledge base alone.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::approval::{Ask, CUT_AUTHORIZATION, DRIFT_ACK, LIFECYCLE_ENACTMENT, STOP_RESUME, VOID};
+use crate::id::RunId;
+use crate::naming::{AuthorizationGate, DocumentName, EscalationKind, utc_date};
+use crate::report::asks_of_document;
+
+/// What a sovereign answers, by the word that people type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// SG_1.
+    Cut,
+    /// SG_2.
+    Lifecycle,
+    /// Going on after a stop.
+    Resume,
+    /// Accepting drift.
+    Drift,
+    /// Voiding the run.
+    Void,
+}
+
+impl Purpose {
+    /// The `approval_type` of an ask.
+    #[must_use]
+    pub const fn approval_type(self) -> &'static str {
+        match self {
+            Self::Cut => CUT_AUTHORIZATION,
+            Self::Lifecycle => LIFECYCLE_ENACTMENT,
+            Self::Resume => STOP_RESUME,
+            Self::Drift => DRIFT_ACK,
+            Self::Void => VOID,
+        }
+    }
+
+    /// The word for a type.
+    #[must_use]
+    pub fn word_of(approval_type: &str) -> &'static str {
+        match approval_type {
+            CUT_AUTHORIZATION => "cut",
+            LIFECYCLE_ENACTMENT => "lifecycle",
+            STOP_RESUME => "resume",
+            DRIFT_ACK => "drift",
+            _ => "void",
+        }
+    }
+}
+
+/// An ask with the document that asks it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// What is asked.
+    pub ask: Ask,
+    /// When the document was fixed, as it says itself.
+    pub at: String,
+    /// The whole document.
+    pub text: String,
+}
+
+/// Whether a folder's name fits a run: folders carry the date on which the run was created.
+#[must_use]
+pub fn may_be_folder_of(folder: &str, run_id: &RunId) -> bool {
+    let date = utc_date(run_id.created()).to_string().replace('-', "");
+    folder.rsplit('/').next().is_some_and(|name| {
+        name.split_once("-automation-cut-").is_some_and(|(_, suffix)| suffix.starts_with(&date))
+    })
+}
+
+/// Whether a document's first line names the run.
+#[must_use]
+pub fn is_document_of(text: &str, run_id: &RunId) -> bool {
+    text.lines().next().is_some_and(|title| title.contains(run_id.as_str()))
+}
+
+/// Whether a document may ask something: requests and stop-route reports do.
+#[must_use]
+pub fn may_ask(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    matches!(
+        DocumentName::parse(name),
+        Ok((DocumentName::Request { .. } | DocumentName::StopReport { .. }, _))
+    )
+}
+
+/// Every ask of a run's documents `(path, text)`, oldest first. An ask that names another run
+/// is left out: it was put there by somebody else.
+#[must_use]
+pub fn asks(documents: &[(String, String)], run_id: &RunId) -> Vec<Asked> {
+    let mut found: Vec<Asked> = Vec::new();
+    for (path, text) in documents {
+        let at = header(text, "at").unwrap_or_default();
+        for ask in asks_of_document(text, path) {
+            if ask.required.get("run_id").map(String::as_str) == Some(run_id.as_str()) {
+                found.push(Asked { ask, at: at.clone(), text: text.clone() });
+            }
+        }
+    }
+    found.sort_by(|a, b| (&a.at, a.ask.occurrence).cmp(&(&b.at, b.ask.occurrence)));
+    found
+}
+
+/// The ask to answer: the newest for the purpose, or the newest of all that is no void.
+#[must_use]
+pub fn newest(asks: &[Asked], purpose: Option<Purpose>) -> Option<&Asked> {
+    asks.iter().rev().find(|asked| match purpose {
+        Some(purpose) => asked.ask.approval_type == purpose.approval_type(),
+        None => asked.ask.approval_type != VOID,
+    })
+}
+
+/// A value of the block at the head of a document.
+fn header(text: &str, key: &str) -> Option<String> {
+    let value = |line: &str| {
+        let (name, value) = line.strip_prefix("> ")?.split_once(':')?;
+        (name.trim() == key).then(|| value.trim().trim_matches('"').to_string())
+    };
+    text.lines().take(20).find_map(value)
+}
+
+/// The file name for the `n`th attempt to answer an ask, from 0: the one asked for first,
+/// then later numbers, so that a wrong answer blocks nothing.
+#[must_use]
+pub fn answer_name(ask: &Ask, attempt: u32, today: jiff::civil::Date) -> Option<String> {
+    if attempt == 0 {
+        return ask.approval_path.rsplit('/').next().map(ToString::to_string);
+    }
+    let number = ask.occurrence.checked_add(attempt)?;
+    let escalation = |kind| DocumentName::EscalationApproval { kind, number };
+    let name = match ask.approval_type.as_str() {
+        CUT_AUTHORIZATION => DocumentName::Approval { gate: AuthorizationGate::Cut, occurrence: number },
+        LIFECYCLE_ENACTMENT => {
+            DocumentName::Approval { gate: AuthorizationGate::Lifecycle, occurrence: number }
+        }
+        STOP_RESUME => escalation(EscalationKind::Resume),
+        DRIFT_ACK => escalation(EscalationKind::DriftAck),
+        VOID => escalation(EscalationKind::Void),
+        _ => return None,
+    };
+    Some(name.file_name(today))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    fn run() -> RunId {
+        "ictr-20260520T101112Z-019e44f1-2a00-7123-8abc-0123456789ab".parse().unwrap()
+    }
+
+    #[test]
+    fn a_folder_fits_its_runs_day() {
+        let folder = |suffix: &str| format!("knowledge/dev/laws/x/v008a06ace23a96ea-automation-cut-{suffix}");
+        assert!(may_be_folder_of(&folder("20260520"), &run()));
+        assert!(may_be_folder_of(&folder("20260520-1011"), &run()));
+        assert!(!may_be_folder_of(&folder("20260521"), &run()));
+        assert!(!may_be_folder_of("knowledge/dev/laws/x", &run()));
+    }
+
+    #[test]
+    fn only_requests_and_stop_reports_ask() {
+        assert!(may_ask("a/SG1-cut-authz-request-2026-05-20.md"));
+        assert!(may_ask("a/stop-route-report-2-2026-05-20.md"));
+        assert!(!may_ask("a/SG1-cut-authz-approval-2026-05-20.md"));
+        assert!(!may_ask("a/02-mark-2026-05-20.md"));
+    }
+
+    #[test]
+    fn a_wrong_answer_blocks_nothing() {
+        let ask = Ask {
+            gate: "SG_cut_authz".into(),
+            occurrence: 1,
+            approval_type: CUT_AUTHORIZATION.into(),
+            required: Default::default(),
+            expected_actor: None,
+            approval_path: "f/SG1-cut-authz-approval-2026-05-20.md".into(),
+            request_path: "f/SG1-cut-authz-request-2026-05-20.md".into(),
+        };
+        let today: jiff::civil::Date = "2026-05-21".parse().unwrap();
+        let names: Vec<String> = (0..3).filter_map(|n| answer_name(&ask, n, today)).collect();
+        assert_eq!(
+            names,
+            [
+                "SG1-cut-authz-approval-2026-05-20.md",
+                "SG1-cut-authz-approval-2-2026-05-21.md",
+                "SG1-cut-authz-approval-3-2026-05-21.md"
+            ]
+        );
+        assert!(names.iter().all(|n| DocumentName::parse(n).is_ok()));
+    }
+
+    #[test]
+    fn the_newest_ask_wins_and_a_void_is_never_guessed() {
+        let asked = |kind: &str, at: &str| Asked {
+            ask: Ask {
+                gate: "g".into(),
+                occurrence: 1,
+                approval_type: kind.into(),
+                required: Default::default(),
+                expected_actor: None,
+                approval_path: "a".into(),
+                request_path: "r".into(),
+            },
+            at: at.into(),
+            text: String::new(),
+        };
+        let all = [asked(CUT_AUTHORIZATION, "1"), asked(STOP_RESUME, "2"), asked(VOID, "2")];
+        assert_eq!(newest(&all, None).unwrap().ask.approval_type, STOP_RESUME);
+        assert_eq!(newest(&all, Some(Purpose::Void)).unwrap().ask.approval_type, VOID);
+        assert_eq!(newest(&all, Some(Purpose::Lifecycle)), None);
+        assert_eq!(newest(&all[2..], None), None);
+    }
+}

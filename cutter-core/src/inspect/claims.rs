@@ -1,0 +1,184 @@
+//! What a run says about itself: by its sidecar, or, where that is not at hand, by its
+//! documents in the knowledge base.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::approval::ApprovalPolicy;
+use crate::digest::Digest;
+use crate::id::RunId;
+use crate::machine::run::{Phase, RunState, Stage};
+use crate::naming::DocumentName;
+use crate::sidecar::{ApprovalRecord, PhaseResult, Sidecar};
+
+/// What a run claims. Everything in it is to be checked.
+#[derive(Debug, Clone)]
+pub struct Claims {
+    /// The run.
+    pub run_id: RunId,
+    /// Its document.
+    pub document_id: String,
+    /// Pins by name.
+    pub pins: BTreeMap<String, String>,
+    /// Phases that passed.
+    pub passed: BTreeSet<Phase>,
+    /// How far it came; `None` if it was voided.
+    pub stage: Option<Stage>,
+    /// Whether it was voided.
+    pub voided: bool,
+    /// Who may approve, and how.
+    pub policy: ApprovalPolicy,
+    /// Fingerprint of the key that signed its creation, if that is known.
+    pub creator: Option<String>,
+    /// The approvals that it relied on.
+    pub approvals: Vec<ApprovalRecord>,
+    /// Its documents: path and digest.
+    pub documents: Vec<(String, Digest)>,
+}
+
+impl Claims {
+    /// By the sidecar.
+    #[must_use]
+    pub fn of_sidecar(sidecar: &Sidecar) -> Self {
+        let passed =
+            |p: &Phase| sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Passed);
+        Self {
+            run_id: sidecar.run_id.clone(),
+            document_id: sidecar.document_id.clone(),
+            pins: sidecar.context_pins.clone(),
+            passed: Phase::ALL.iter().copied().filter(passed).collect(),
+            stage: sidecar.run_state().ok().and_then(|s| s.stage()),
+            voided: matches!(sidecar.run_state(), Ok(RunState::Voided { .. })),
+            policy: sidecar.settings.approval.clone(),
+            creator: Some(sidecar.creation.fingerprint.clone()),
+            approvals: sidecar.sovereign_approvals.clone(),
+            documents: sidecar.documents.iter().map(|d| (d.path.clone(), d.sha256)).collect(),
+        }
+    }
+
+    /// By the documents `(path, text)` of its folder: pins from the newest phase report,
+    /// digests from the tables that later documents hold. The last document's own digest is
+    /// in none of them.
+    #[must_use]
+    pub fn of_documents(
+        run_id: &RunId,
+        documents: &[(String, String)],
+        policy: ApprovalPolicy,
+        approvals: Vec<ApprovalRecord>,
+    ) -> Self {
+        let mut phases: Vec<(Phase, &str)> = Vec::new();
+        for (path, text) in documents {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            if let Ok((DocumentName::Phase(phase), _)) = DocumentName::parse(name) {
+                phases.push((phase, text));
+            }
+        }
+        phases.sort_by_key(|(phase, _)| *phase);
+        let mut pins = BTreeMap::new();
+        for (_, text) in &phases {
+            pins.extend(inputs(text));
+        }
+        let folder = documents.first().and_then(|(path, _)| path.rsplit_once('/')).map_or("", |(f, _)| f);
+        let mut digests: BTreeMap<String, Digest> = BTreeMap::new();
+        for (_, text) in documents {
+            for (name, digest) in tabled(text) {
+                let name = name.rsplit('/').next().unwrap_or(&name).to_owned();
+                if DocumentName::parse(&name).is_ok() {
+                    digests.entry(format!("{folder}/{name}")).or_insert(digest);
+                }
+            }
+        }
+        let document_id = pins.get("document_id").cloned().unwrap_or_default();
+        Self {
+            run_id: run_id.clone(),
+            document_id,
+            stage: phases.last().map(|(phase, _)| phase.to()),
+            voided: false,
+            passed: phases.iter().map(|(phase, _)| *phase).collect(),
+            pins,
+            policy,
+            creator: None,
+            approvals,
+            documents: digests.into_iter().collect(),
+        }
+    }
+
+    /// Whether a phase passed.
+    #[must_use]
+    pub fn has_passed(&self, phase: Phase) -> bool {
+        self.passed.contains(&phase)
+    }
+
+    /// Whether its units are enacted.
+    #[must_use]
+    pub fn is_enacted(&self) -> bool {
+        self.stage.is_some_and(Stage::is_enacted)
+    }
+
+    /// A pin's text; empty if it is not there, which fits nothing.
+    #[must_use]
+    pub fn pin(&self, name: &str) -> String {
+        self.pins.get(name).cloned().unwrap_or_default()
+    }
+}
+
+/// The pins in the first section of a report.
+fn inputs(text: &str) -> Vec<(String, String)> {
+    let section = text.split("\n## ").find(|s| s.starts_with("1. Inputs")).unwrap_or_default();
+    let line = |line: &str| {
+        let (key, value) = line.split_once(':')?;
+        let key = key.trim_end();
+        let is_key =
+            !key.is_empty() && key.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        is_key.then(|| (key.to_owned(), value.trim().trim_matches('"').to_string()))
+    };
+    section.lines().filter_map(line).collect()
+}
+
+/// Rows of tables whose second cell is a sha256.
+fn tabled(text: &str) -> Vec<(String, Digest)> {
+    let row = |line: &str| {
+        let mut cells =
+            line.strip_prefix("| ")?.split(" | ").map(|cell| cell.trim().trim_matches(['`', '|', ' ']));
+        let name = cells.next()?.to_owned();
+        let digest = cells.next()?.parse().ok()?;
+        Some((name, digest))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::approval::SignaturePolicy;
+    use alloc::vec;
+
+    #[test]
+    fn documents_tell_pins_phases_and_digests() {
+        let run: RunId = "ictr-20260520T101112Z-019e44f1-2a00-7123-8abc-0123456789ab".parse().unwrap();
+        let sha = Digest::of(b"x");
+        let folder = "knowledge/dev/laws/a/v1-automation-cut-20260520";
+        let text = format!(
+            "# Final\n\n> ```yaml\n> phase : closeout\n> ```\n\n## 1. Inputs (RunContext snapshot)\n\n```yaml\n\
+             document_id          : A\nregion_sha           : {sha}\nindex_line           : \"- `x`\"\n```\n\n\
+             ## 5. Artifacts produced\n\n| path | sha256 | bytes |\n| --- | --- | --- |\n\
+             | `{folder}/02-mark-2026-05-20.md` | `{sha}` | 12 bytes |\n"
+        );
+        let documents = vec![(format!("{folder}/11-final-orchestrator-report-2026-05-20.md"), text)];
+        let policy = ApprovalPolicy {
+            signature: SignaturePolicy::Required,
+            approver_not_creator: true,
+            approvers: Vec::new(),
+        };
+        let claims = Claims::of_documents(&run, &documents, policy, Vec::new());
+        assert_eq!(claims.document_id, "A");
+        assert_eq!(claims.pin("region_sha"), sha.to_hex());
+        assert_eq!(claims.pin("index_line"), "- `x`");
+        assert_eq!(claims.documents, [(format!("{folder}/02-mark-2026-05-20.md"), sha)]);
+        assert_eq!(claims.stage, Some(Stage::CloseoutReported));
+        assert!(claims.is_enacted() && claims.has_passed(Phase::Closeout) && !claims.has_passed(Phase::Mark));
+    }
+}

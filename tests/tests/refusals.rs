@@ -1,0 +1,17 @@
+//! Refusals: what `cutter` does not do, what it says, what it leaves behind, and how it goes on.
+//!
+//! One file per theme. Every case runs the whole driver on memory ports and checks the outcome,
+//! the stop's code or the gate with the invariant by name, the stored state, that nothing was
+//! written that should not be, the stop-route report, and what happens next.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+#[path = "refusals/approvals.rs"]
+mod approvals;
+#[path = "refusals/decisions.rs"]
+mod decisions;
+#[path = "refusals/drift.rs"]
+mod drift;
+#[path = "refusals/gates.rs"]
+mod gates;
+#[path = "refusals/stops.rs"]
+mod stops;
