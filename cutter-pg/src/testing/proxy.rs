@@ -85,6 +85,12 @@ impl CommitProxy {
         .unwrap()
     }
 
+    /// The same as text, for a program's configuration.
+    #[must_use]
+    pub fn connection_string(&self, direct: &Dsn) -> String {
+        super::database::connection_string(&self.dsn(direct))
+    }
+
     /// Cuts at the next COMMIT.
     pub fn cut_next(&self, cut: Cut) {
         self.cut_after(0, cut);
