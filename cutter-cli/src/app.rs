@@ -163,7 +163,8 @@ pub(crate) fn main() -> ExitCode {
         };
     let globals = cli.globals;
     let verbosity = if globals.quiet { -1 } else { i16::from(globals.verbose) };
-    let out = Out::new(globals.json, globals.no_color, verbosity, globals.no_progress);
+    let out = Out::new(globals.json, globals.no_color, verbosity, globals.no_progress)
+        .at(globals.config.as_deref(), globals.home.as_deref());
     let overrides = Overrides { config: globals.config, home: globals.home, actor: globals.actor };
     let context = Context { out, overrides };
     match dispatch(&context, cli.command) {

@@ -247,10 +247,11 @@ fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     std::path::absolute(path).map_err(|e| Failure::io("resolve", path, &e))
 }
 
-/// Connection strings never reach a message, not even a wrong one.
+/// Connection strings never reach a message, not even a wrong one: the parser's reasons
+/// hold none of the text.
 fn dsn(place: &str, text: &str) -> Result<Dsn, Failure> {
-    Dsn::parse(text).map_err(|_| {
-        Failure::usage(format!("{place}: not a connection string")).broken(
+    Dsn::parse(text).map_err(|why| {
+        Failure::usage(format!("{place}: the connection string cannot be used: {why}")).broken(
             "config.dsn",
             "postgres://LOGIN:PASSWORD@HOST:PORT/DATABASE or key=value pairs",
             "another text (not shown)",

@@ -58,6 +58,11 @@ impl Failure {
         Self::new(Exit::STOPPED, code, what)
     }
 
+    /// A gate would refuse.
+    pub(crate) fn gate(what: impl Into<String>) -> Self {
+        Self::new(Exit::FAILED, "gate", what)
+    }
+
     /// No approval can be made or used.
     pub(crate) fn approval(what: impl Into<String>) -> Self {
         Self::new(Exit::APPROVAL, "approval", what)

@@ -6,9 +6,11 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write};
+use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
 use serde::Serialize;
+use serde_json::Value;
 
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
@@ -36,13 +38,67 @@ pub(crate) struct Out {
     color: anstream::ColorChoice,
     verbosity: i16,
     progress: bool,
+    /// What `cutter` must be followed by in a command to type, so that it means this home.
+    place: &'static str,
 }
 
 impl Out {
     pub(crate) fn new(json: bool, no_color: bool, verbosity: i16, no_progress: bool) -> Self {
         let color = if no_color { anstream::ColorChoice::Never } else { anstream::ColorChoice::Auto };
         let progress = !no_progress && verbosity >= 0 && io::stderr().is_terminal();
-        Self { json, color, verbosity, progress }
+        Self { json, color, verbosity, progress, place: "" }
+    }
+
+    /// Names the home in every command to type. For a home or file that was given as a flag:
+    /// the next command would not find it otherwise.
+    pub(crate) fn at(mut self, config: Option<&Path>, home: Option<&Path>) -> Self {
+        let mut place = String::new();
+        for (flag, path) in [("--config", config), ("--home", home)] {
+            if let Some(path) = path {
+                place.push_str(&format!(" {flag} {}", path.display()));
+            }
+        }
+        // once per process, and needed to its end
+        self.place = Box::leak(place.into_boxed_str());
+        self
+    }
+
+    /// A command to type, complete.
+    fn complete(&self, command: &str) -> String {
+        match command.strip_prefix("cutter ") {
+            Some(rest) if !self.place.is_empty() && !rest.starts_with("--") => {
+                format!("cutter{} {rest}", self.place)
+            }
+            _ => command.to_owned(),
+        }
+    }
+
+    /// The commands in a text: those after a label that says that one follows.
+    fn completed(&self, text: String) -> String {
+        const LABELS: [&str; 5] = ["next:", "then:", "or:", "fix:", "  cutter "];
+        if self.place.is_empty() {
+            return text;
+        }
+        let line = |line: &str| match line.find("cutter ") {
+            Some(at) if LABELS.iter().any(|label| line.contains(label)) => {
+                format!("{}{}", &line[..at], self.complete(&line[at..]))
+            }
+            _ => line.to_owned(),
+        };
+        let lines: Vec<String> = text.split('\n').map(line).collect();
+        lines.join("\n")
+    }
+
+    /// The commands in a document: the values of `next` and `fix`.
+    fn complete_all(&self, value: &mut Value, is_command: bool) {
+        match value {
+            Value::String(text) if is_command => *text = self.complete(text),
+            Value::Array(items) => items.iter_mut().for_each(|item| self.complete_all(item, is_command)),
+            Value::Object(map) => {
+                map.iter_mut().for_each(|(key, item)| self.complete_all(item, key == "next" || key == "fix"));
+            }
+            _ => {}
+        }
     }
 
     /// Whether the result is JSON.
@@ -70,7 +126,7 @@ impl Out {
     /// A line for people, on stderr; silent with `-q`.
     pub(crate) fn note(&self, text: impl Display) {
         if self.verbosity >= 0 {
-            self.stderr(&format!("{text}\n"));
+            self.stderr(&self.completed(format!("{text}\n")));
         }
     }
 
@@ -97,7 +153,7 @@ impl Out {
             bytes.push(b'\n');
             self.stdout(&bytes)?;
         } else {
-            let mut text = people();
+            let mut text = self.completed(people());
             if !text.is_empty() && !text.ends_with('\n') {
                 text.push('\n');
             }
@@ -116,12 +172,14 @@ impl Out {
     /// Shows why a command ended without its result.
     pub(crate) fn failure(&self, failure: &Failure) {
         if self.json {
-            let mut bytes = failure.json().to_string().into_bytes();
+            let mut value = failure.json();
+            self.complete_all(&mut value, false);
+            let mut bytes = value.to_string().into_bytes();
             bytes.push(b'\n');
             // The exit code still tells.
             let _ = self.stdout(&bytes);
         }
-        self.stderr(&failure_text(failure));
+        self.stderr(&self.completed(failure_text(failure)));
     }
 }
 
@@ -129,14 +187,15 @@ impl Out {
 fn written(result: io::Result<()>) -> Result<(), Failure> {
     match result {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::io("write to", std::path::Path::new("standard output"), &error))
+            Err(Failure::io("write to", Path::new("standard output"), &error))
         }
         _ => Ok(()),
     }
 }
 
 fn failure_text(failure: &Failure) -> String {
-    let mut text = format!("{} {}\n", paint(BAD, "error:"), failure.what);
+    let code = if failure.code.starts_with("STOP_") { format!("{}: ", failure.code) } else { String::new() };
+    let mut text = format!("{} {code}{}\n", paint(BAD, "error:"), failure.what);
     for broken in &failure.broken {
         text.push_str(&format!(
             "  invariant  {}\n  expected   {}\n  observed   {}\n",
@@ -164,7 +223,10 @@ pub(crate) fn table(header: &[&str], rows: Vec<Vec<String>>) -> String {
     for row in rows {
         table.add_row(row);
     }
-    let mut text: String = table.lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    let mut text: String = table
+        .lines()
+        .map(|line| format!("{}\n", line.strip_prefix(' ').unwrap_or(&line).trim_end()))
+        .collect();
     if text.is_empty() {
         text.push('\n');
     }
@@ -218,6 +280,22 @@ mod tests {
             assert!(text.contains(part), "{text}");
         }
         assert_eq!(failure.json()["error"]["invariants"][0]["observed"], "0");
+    }
+
+    #[test]
+    fn commands_to_type_name_the_home_that_was_given() {
+        let out = Out::new(false, true, 0, true).at(None, Some(Path::new("/h")));
+        let text = out.completed("next: cutter why --run-id R\nthe cutter is sharp\n".to_owned());
+        assert_eq!(text, "next: cutter --home /h why --run-id R\nthe cutter is sharp\n");
+        let mut value = serde_json::json!({ "next": ["cutter doctor"], "stop": { "next": "cutter list" }, "x": "cutter x" });
+        out.complete_all(&mut value, false);
+        assert_eq!(
+            value,
+            serde_json::json!({ "next": ["cutter --home /h doctor"], "stop": { "next": "cutter --home /h list" }, "x": "cutter x" })
+        );
+        let plain = Out::new(false, true, 0, true);
+        assert_eq!(plain.completed("next: cutter why".to_owned()), "next: cutter why");
+        assert_eq!(out.complete("cutter --home /other x"), "cutter --home /other x");
     }
 
     #[test]

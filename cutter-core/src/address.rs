@@ -109,6 +109,14 @@ impl DocumentId {
         Address(self.0.clone())
     }
 
+    /// The address one segment below the document.
+    ///
+    /// # Errors
+    /// [`AddressError`] where the segment breaks the grammar or the result is too long.
+    pub fn child(&self, segment: &str) -> Result<Address, AddressError> {
+        child(&self.0, segment)
+    }
+
     /// True for `text` = this id, or `text` below it (`id/…`). `ICX-CONST2` is not
     /// below `ICX-CONST`.
     #[must_use]
@@ -214,16 +222,7 @@ impl Address {
     /// # Errors
     /// [`AddressError`] where the segment breaks the grammar or the result is too long.
     pub fn child(&self, segment: &str) -> Result<Self, AddressError> {
-        let mut text = String::with_capacity(self.0.len() + 1 + segment.len());
-        text.push_str(&self.0);
-        text.push('/');
-        text.push_str(segment);
-        let wrong = |rule| refuse("a canonical address", rule, &text);
-        if text.len() > MAX_ADDRESS_BYTES {
-            return Err(wrong("expected at most 512 bytes"));
-        }
-        check_segment(segment).map_err(wrong)?;
-        Ok(Self(text))
+        child(&self.0, segment)
     }
 
     /// What people quote: `doc[/annex-n]/art-n`. `None` where the last segment's kind is
@@ -247,6 +246,19 @@ impl Address {
         }
         Some(Self(text))
     }
+}
+
+fn child(parent: &str, segment: &str) -> Result<Address, AddressError> {
+    let mut text = String::with_capacity(parent.len() + 1 + segment.len());
+    text.push_str(parent);
+    text.push('/');
+    text.push_str(segment);
+    let wrong = |rule| refuse("a canonical address", rule, &text);
+    if text.len() > MAX_ADDRESS_BYTES {
+        return Err(wrong("expected at most 512 bytes"));
+    }
+    check_segment(segment).map_err(wrong)?;
+    Ok(Address(text))
 }
 
 /// One segment of an address, split at its seams. The text is checked already.

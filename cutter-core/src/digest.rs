@@ -40,6 +40,17 @@ impl Digest {
         to_hex(&self.0)
     }
 
+    /// 64 lowercase hex digits as ASCII bytes, for hashing without an allocation.
+    #[must_use]
+    pub fn hex_bytes(&self) -> [u8; 64] {
+        let mut out = [0; 64];
+        for (pair, b) in out.chunks_exact_mut(2).zip(&self.0) {
+            pair[0] = HEX[usize::from(b >> 4)];
+            pair[1] = HEX[usize::from(b & 15)];
+        }
+        out
+    }
+
     /// The first `digits` hex digits (at most 64): for folder names and voice checks.
     #[must_use]
     pub fn short(&self, digits: usize) -> String {
@@ -49,10 +60,11 @@ impl Digest {
     }
 }
 
+const HEX: &[u8; 16] = b"0123456789abcdef";
+
 /// Lowercase hex of any bytes.
 #[must_use]
 pub fn to_hex(bytes: &[u8]) -> String {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut out = String::with_capacity(bytes.len() * 2);
     for b in bytes {
         out.push(char::from(HEX[usize::from(b >> 4)]));
@@ -160,6 +172,7 @@ mod tests {
         let d = Digest::of(b"abc");
         assert_eq!(d.to_string(), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
         assert_eq!(d.to_hex().parse::<Digest>().unwrap(), d);
+        assert_eq!(d.to_hex().as_bytes(), d.hex_bytes());
         let mut h = Hasher::new();
         h.update(b"a");
         h.update(b"bc");

@@ -89,6 +89,14 @@ pub fn compare(pins: &Survey, live: &Survey) -> Vec<Difference> {
         .collect()
 }
 
+/// Whether a sovereign's word can make the observed value the new pin. Rows of this run that
+/// are gone, a backup that is not the recorded one and a plan that comes out otherwise cannot
+/// be accepted: they are mended, or the run is voided.
+#[must_use]
+pub fn may_be_acknowledged(dimension: &str) -> bool {
+    !matches!(dimension, "effect" | "backup" | "writer_digest")
+}
+
 /// The slug of a dimension in `stopped_drift_<dim>` and `STOP_DRIFT_<dim>`.
 #[must_use]
 pub fn slug(dimension: &str) -> String {

@@ -170,7 +170,30 @@ pub fn closeout(prior: &[PhaseKey], final_report_sha: &Digest) -> DerivedKey {
 /// and no UUID, so a plan without a database has the same keys as the run.
 #[must_use]
 pub fn unit(source_sha256: &Digest, canonical_address: &str, content_hash: &Digest) -> DerivedKey {
-    DerivedKey::of(&[&source_sha256.to_hex(), canonical_address, &content_hash.to_hex()])
+    UnitKeys::new(source_sha256).key(canonical_address, content_hash)
+}
+
+/// The keys of all units of one source, as [`unit`] makes them one by one.
+#[derive(Debug, Clone)]
+pub struct UnitKeys(Hasher);
+
+impl UnitKeys {
+    /// Takes in the source's hash, once for all units.
+    #[must_use]
+    pub fn new(source_sha256: &Digest) -> Self {
+        let mut hasher = Hasher::new();
+        hasher.update(&source_sha256.hex_bytes());
+        Self(hasher)
+    }
+
+    /// The key of one unit.
+    #[must_use]
+    pub fn key(&self, canonical_address: &str, content_hash: &Digest) -> DerivedKey {
+        let mut hasher = self.0.clone();
+        hasher.update(canonical_address.as_bytes());
+        hasher.update(&content_hash.hex_bytes());
+        DerivedKey(hasher.finish())
+    }
 }
 
 /// `IK-MARK` (spec 3): the key of a marked manifest =

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::{Address, DocumentId};
 use crate::canonical::{CanonicalError, Writer};
-use crate::digest::Digest;
-use crate::key::{self, DerivedKey};
+use crate::digest::{Digest, Hasher};
+use crate::key::{DerivedKey, UnitKeys};
 use crate::mark::{
     Duplicate, MarkContext, MarkError, MarkLimits, MarkdownMarker, Marked, Marker, Warning, body_region,
 };
@@ -167,38 +167,43 @@ impl CutPlan {
         let bytes = |start: usize, end: usize| {
             input.text.get(start..end).ok_or(MarkError::Region { start, end, bytes: input.text.len() })
         };
+        // What was hashed already is not hashed again: the text is large.
+        let hash_of = |start: usize, end: usize, known: (usize, usize, Digest)| {
+            let span = bytes(start, end)?;
+            Ok::<_, MarkError>(if (start, end) == (known.0, known.1) { known.2 } else { Digest::of(span) })
+        };
+        let whole = (0, input.text.len(), source);
         let (start, end) = (marked.region.start, marked.region.end);
-        let region = RegionFacts { start, end, sha256: Digest::of(bytes(start, end)?) };
+        let region = RegionFacts { start, end, sha256: hash_of(start, end, whole)? };
+        let body = (start, end, region.sha256);
+        let keys = UnitKeys::new(&source);
         let mut rows = Vec::with_capacity(marked.candidates.len());
         for candidate in marked.candidates {
-            let content_hash = Digest::of(bytes(candidate.start, candidate.end)?);
-            let body_hash = if candidate.body_start == candidate.start {
-                content_hash
-            } else {
-                Digest::of(bytes(candidate.body_start, candidate.end)?)
-            };
+            let (start, end) = (candidate.start, candidate.end);
+            let content_hash = hash_of(start, end, body)?;
+            let body_hash = hash_of(candidate.body_start, end, (start, end, content_hash))?;
             rows.push(PlanRow {
                 ordinal: candidate.ordinal,
-                idempotency_key: key::unit(&source, candidate.address.as_str(), &content_hash),
+                idempotency_key: keys.key(candidate.address.as_str(), &content_hash),
                 canonical_address: candidate.address,
                 citation_address: candidate.citation_address,
                 unit_kind: candidate.unit_kind,
                 section_type: candidate.section_type,
-                start: candidate.start,
-                end: candidate.end,
+                start,
+                end,
                 content_hash,
                 body_hash,
             });
         }
         let publication_type = input.publication_type.unwrap_or(&input.profile.publication_type).to_string();
-        let words = rows.iter().flat_map(|row| {
-            [("unit_kind", row.unit_kind.as_str()), ("section_type", row.section_type.as_str())]
-        });
-        let unknown_words =
-            input.vocabulary.unknown(words.chain([("publication_type", publication_type.as_str())]));
+        let unknown_words = unknown_words(input.vocabulary, &rows, &publication_type);
         let mut depends_on = input.depends_on.to_vec();
         depends_on.sort();
         depends_on.dedup();
+        let sorted = sorted_by_address(&rows);
+        let writer_digest = digest_of_sorted(&sorted);
+        let set_digest = set_digest_of_sorted(sorted.iter().map(|row| row.address_and_hash()));
+        drop(sorted);
         let mut plan = Self {
             document_id: input.document_id.clone(),
             document,
@@ -209,10 +214,8 @@ impl CutPlan {
             publication_type,
             depends_on,
             vocabulary_digest: input.vocabulary.digest()?,
-            writer_digest: writer_digest(&rows),
-            set_digest: set_digest(
-                rows.iter().map(|row| (row.canonical_address.as_str(), &row.content_hash)),
-            ),
+            writer_digest,
+            set_digest,
             rows,
             duplicates: marked.duplicates,
             forbidden: marked.forbidden,
@@ -290,16 +293,42 @@ impl CutPlan {
     }
 }
 
+impl PlanRow {
+    fn address_and_hash(&self) -> (&str, &Digest) {
+        (self.canonical_address.as_str(), &self.content_hash)
+    }
+}
+
+/// The words of a plan that its vocabularies lack. Most rows repeat the words of the row
+/// before, and a word is looked up only where it changes.
+fn unknown_words(vocabulary: &Vocabulary, rows: &[PlanRow], publication_type: &str) -> Vec<UnknownWord> {
+    fn changes<'a>(words: impl Iterator<Item = &'a str>) -> impl Iterator<Item = &'a str> {
+        let mut last = None;
+        words.filter(move |&word| last.replace(word) != Some(word))
+    }
+    let kinds = changes(rows.iter().map(|row| row.unit_kind.as_str())).map(|word| ("unit_kind", word));
+    let types = changes(rows.iter().map(|row| row.section_type.as_str())).map(|word| ("section_type", word));
+    vocabulary.unknown(kinds.chain(types).chain([("publication_type", publication_type)]))
+}
+
+fn sorted_by_address(rows: &[PlanRow]) -> Vec<&PlanRow> {
+    let mut sorted: Vec<&PlanRow> = rows.iter().collect();
+    sorted.sort_by(|a, b| a.canonical_address.cmp(&b.canonical_address));
+    sorted
+}
+
 /// The sha256 over the canonical JSON of the rows
 /// `[canonical_address, unit_kind, section_type, content_hash, idempotency_key]`, sorted by
 /// the bytes of their addresses (D21), whatever the order given.
 #[must_use]
 pub fn writer_digest(rows: &[PlanRow]) -> Digest {
-    let mut sorted: Vec<&PlanRow> = rows.iter().collect();
-    sorted.sort_by(|a, b| a.canonical_address.cmp(&b.canonical_address));
-    let mut w = Writer::with_capacity(rows.len() * 240 + 2);
+    digest_of_sorted(&sorted_by_address(rows))
+}
+
+fn digest_of_sorted(rows: &[&PlanRow]) -> Digest {
+    let (mut w, mut hasher) = (Writer::with_capacity(1024), Hasher::new());
     w.begin_array();
-    for row in sorted {
+    for row in rows {
         w.begin_array();
         w.string(row.canonical_address.as_str());
         w.string(&row.unit_kind);
@@ -307,9 +336,11 @@ pub fn writer_digest(rows: &[PlanRow]) -> Digest {
         w.digest(&row.content_hash);
         w.digest(row.idempotency_key.digest());
         w.end_array();
+        w.drain_into(&mut hasher);
     }
     w.end_array();
-    Digest::of(w.finish().as_bytes())
+    w.drain_into(&mut hasher);
+    hasher.finish()
 }
 
 /// The digest of a set of units: the sha256 over the canonical JSON of
@@ -318,16 +349,22 @@ pub fn writer_digest(rows: &[PlanRow]) -> Digest {
 pub fn set_digest<'a>(units: impl IntoIterator<Item = (&'a str, &'a Digest)>) -> Digest {
     let mut sorted: Vec<(&str, &Digest)> = units.into_iter().collect();
     sorted.sort();
-    let mut w = Writer::with_capacity(sorted.len() * 120 + 2);
+    set_digest_of_sorted(sorted)
+}
+
+fn set_digest_of_sorted<'a>(units: impl IntoIterator<Item = (&'a str, &'a Digest)>) -> Digest {
+    let (mut w, mut hasher) = (Writer::with_capacity(1024), Hasher::new());
     w.begin_array();
-    for (address, content_hash) in sorted {
+    for (address, content_hash) in units {
         w.begin_array();
         w.string(address);
         w.digest(content_hash);
         w.end_array();
+        w.drain_into(&mut hasher);
     }
     w.end_array();
-    Digest::of(w.finish().as_bytes())
+    w.drain_into(&mut hasher);
+    hasher.finish()
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ pub use self::format::{ArchiveHeader, ArchiveTrailer, ArchivedMigration, DumpSum
 use self::stream::PgBackupStream;
 use crate::connection::{Connection, SessionSettings};
 use crate::dsn::Dsn;
+use crate::error::PgError;
 
 /// The port's name in errors.
 const PORT: &str = "backup source";
@@ -107,4 +108,24 @@ impl BackupSource for PgBackupSource {
         });
         Ok(Box::new(PgBackupStream::start(inlet, job).await?))
     }
+}
+
+/// The queries of a document's backup by table, for looking at their plans, which is what tests
+/// and operators do with them. Run [`explain_settings`] in the transaction first.
+///
+/// # Errors
+/// The database's; [`PgError::Shape`] if the document is not registered.
+pub fn explain_queries(
+    client: &mut postgres::Client,
+    document_id: &str,
+) -> Result<Vec<(&'static str, String)>, PgError> {
+    let row = document_row(client, document_id)?
+        .ok_or_else(|| PgError::Shape(format!("document {document_id} is not registered")))?;
+    Ok(tables::TABLES.iter().map(|table| (table.name, table.query(document_id, row))).collect())
+}
+
+/// What the transaction of a backup is told first.
+#[must_use]
+pub const fn explain_settings() -> &'static str {
+    tables::SETTINGS
 }

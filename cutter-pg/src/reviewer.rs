@@ -74,11 +74,13 @@ pub(crate) fn write(tx: &mut Tx<'_>, write: &ReviewWrite) -> Result<(), PgError>
             &at,
         ],
     )?;
-    if let (EffectName::Sg1Review, Some(entry_id), Some(history_id)) =
+    if let (EffectName::Sg1Review | EffectName::Sg3Review, Some(entry_id), Some(history_id)) =
         (effect, write.entry_id, write.history_id)
     {
         let from = tx.status_of(entry_id)?;
         let to = match write.decision {
+            // at SG_3 what was approved before is to be asked again
+            _ if effect == EffectName::Sg3Review => "reviewed_deferred",
             ReviewVerdict::Approve => "reviewed_approved",
             ReviewVerdict::Defer => "reviewed_deferred",
             ReviewVerdict::Reject => "reviewed_rejected",

@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod pg;
 pub mod refusal;
+pub mod story;
 
 use std::collections::BTreeMap;
 
@@ -27,6 +28,9 @@ pub const SOVEREIGN: &str = "ada";
 pub const TEXT: &str = "# Charter\n\nWe agree.\n\n## Chapter 1 Rights\n\nOf rights.\n\n### Article 1 Speech\n\n\
 Everyone may speak.\n\n### Article 2 Silence\n\nNobody must.\n\n## Chapter 2 Duties\n\n### Article 3 Care\n\n\
 Take care.\n\n### Article 3 Care\n\nTake care again.\n";
+
+/// A text with three units.
+pub const SMALL: &str = "# Charter\n\nWe agree.\n\n## Article 1\n\nSpeak.\n\n## Article 2\n\nListen.\n";
 
 /// A world, its people and settings.
 pub struct Scenario {
@@ -61,17 +65,21 @@ impl Scenario {
 
     /// Registers a (new) version of the document.
     pub fn register(&self, text: &str) {
+        self.register_bytes(text.as_bytes());
+    }
+
+    /// Registers bytes, whatever they are, as a (new) version of the document.
+    pub fn register_bytes(&self, content: &[u8]) {
         let ports = self.world.process().ports();
-        let ids = |what: &str| {
-            ports.ids.uuid_v7(ports.clock.now(), &format!("source/{what}/{}", Digest::of(text.as_bytes())))
-        };
+        let sha256 = Digest::of(content);
+        let ids = |what: &str| ports.ids.uuid_v7(ports.clock.now(), &format!("source/{what}/{sha256}"));
         let registration = SourceRegistration {
             document_id: DOCUMENT.into(),
             title: "Charter".into(),
             source_document_id: ids("document"),
             source_version_id: ids("version"),
-            content: text.as_bytes().to_vec(),
-            sha256: Digest::of(text.as_bytes()),
+            content: content.to_vec(),
+            sha256,
             manifest_digest: None,
             actor: "op".into(),
         };
@@ -150,3 +158,8 @@ pub fn caller() -> Caller {
         },
     }
 }
+
+/// The examples of the README, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

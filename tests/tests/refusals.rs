@@ -7,3 +7,11 @@
 
 #[path = "refusals/approvals.rs"]
 mod approvals;
+#[path = "refusals/decisions.rs"]
+mod decisions;
+#[path = "refusals/drift.rs"]
+mod drift;
+#[path = "refusals/gates.rs"]
+mod gates;
+#[path = "refusals/stops.rs"]
+mod stops;

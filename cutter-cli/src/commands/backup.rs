@@ -1,19 +1,24 @@
 //! `cutter backup`.
 
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{Seek as _, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
+use cutter_core::port::backup::TableSummary;
 use cutter_core::sidecar::{BackupRecord, Sidecar};
-use cutter_kb::openpgp::decrypt_stream;
+use cutter_kb::openpgp::{DecryptFacts, decrypt_stream};
+use cutter_pg::restore::{self, RestoreError};
 use serde_json::json;
 
 use crate::app::Context;
-use crate::commands::RunArg;
 use crate::commands::orchestrate::load;
+use crate::commands::{RunArg, db};
 use crate::config::Config;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::render::{self, BAD, GOOD, paint};
+use crate::render::{self, BAD, GOOD, WARN, paint};
 use crate::wire::{self, Stores};
 
 /// A run's backup: inspect it, or restore it into a scratch database.
@@ -26,6 +31,28 @@ pub(crate) struct BackupArgs {
 #[derive(Debug, Subcommand)]
 enum Command {
     Inspect(InspectArgs),
+    Restore(RestoreArgs),
+}
+
+/// Restore a run's backup into a new scratch database.
+///
+/// Refused if the database is there already or is a configured one. Every table is compared
+/// with what the backup says of it; if anything differs there is no database afterwards. No
+/// command restores over live data: that is a sovereign's decision, out of band.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cutter backup restore --run-id RUN --into scratch_charter
+  cutter backup restore --run-id RUN --into scratch_charter --key /mnt/usb/backup.secret.asc")]
+struct RestoreArgs {
+    #[command(flatten)]
+    run: RunArg,
+    /// Name of the new database.
+    #[arg(long, value_name = "DATABASE")]
+    into: String,
+    /// The recipient's secret key [default: HOME/keys/backup.secret.asc].
+    #[arg(long, value_name = "FILE")]
+    key: Option<PathBuf>,
 }
 
 /// Compare a stored backup with its record; with the secret key, read it to its end.
@@ -46,6 +73,7 @@ pub(crate) fn run(cx: &Context, args: &BackupArgs) -> Outcome {
     let config = cx.config()?;
     match &args.command {
         Command::Inspect(args) => inspect(cx, &config, args),
+        Command::Restore(args) => restore(cx, &config, args),
     }
 }
 
@@ -58,42 +86,68 @@ pub(crate) fn recorded(sidecar: &Sidecar) -> Result<&BackupRecord, Failure> {
 }
 
 /// The stored ciphertext.
-pub(crate) fn open(
+pub(crate) fn open(stores: &Stores, sidecar: &Sidecar, record: &BackupRecord) -> Result<File, Failure> {
+    let path = stores.files.run_path(sidecar.run_id.as_str()).join(&record.blob.name);
+    File::open(&path).map_err(|e| Failure::io("read", &path, &e))
+}
+
+/// Decrypts a run's backup into a file without a name, and compares both digests.
+fn decrypt(
+    config: &Config,
     stores: &Stores,
     sidecar: &Sidecar,
-    record: &BackupRecord,
-) -> Result<std::fs::File, Failure> {
-    let path = stores.files.run_path(sidecar.run_id.as_str()).join(&record.blob.name);
-    std::fs::File::open(&path).map_err(|e| Failure::io("read", &path, &e))
+    key: &Path,
+) -> Result<(File, DecryptFacts), Failure> {
+    let record = recorded(sidecar)?;
+    let pair = wire::load_pair(key)?;
+    let mut plain = unnamed(&config.home)?;
+    let facts = decrypt_stream(&pair, open(stores, sidecar, record)?, &mut plain)
+        .map_err(|e| Failure::evidence(e.to_string()))?;
+    plain.seek(SeekFrom::Start(0)).map_err(|e| Failure::io("read back", &config.home, &e))?;
+    Ok((plain, facts))
+}
+
+/// A private file that is gone with the process: it holds plaintext.
+fn unnamed(folder: &Path) -> Result<File, Failure> {
+    let path = folder.join(format!("backup-{}.tmp", std::process::id()));
+    let file = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(|e| Failure::io("create", &path, &e))?;
+    std::fs::remove_file(&path).map_err(|e| Failure::io("remove", &path, &e))?;
+    Ok(file)
 }
 
 fn inspect(cx: &Context, config: &Config, args: &InspectArgs) -> Outcome {
     let stores = wire::stores(config);
     let sidecar = load(&stores, &args.run.run_id)?;
     let record = recorded(&sidecar)?;
-    let mut head = Vec::new();
-    let (ciphertext, plaintext) = match &args.key {
-        None => (hash(open(&stores, &sidecar, record)?, record)?, None),
+    let (ciphertext, plaintext, info) = match &args.key {
+        None => (hash(open(&stores, &sidecar, record)?, record)?, None, None),
         Some(path) => {
-            let key = wire::load_pair(path)?;
-            let mut plain = Head { bytes: &mut head };
-            let facts = decrypt_stream(&key, open(&stores, &sidecar, record)?, &mut plain)
-                .map_err(|e| Failure::evidence(e.to_string()))?;
-            (facts.ciphertext_sha256, Some(facts.plaintext_sha256))
+            let (mut plain, facts) = decrypt(config, &stores, &sidecar, path)?;
+            let info = restore::inspect(&mut plain).map_err(|e| Failure::evidence(e.to_string()))?;
+            (facts.ciphertext_sha256, Some(facts.plaintext_sha256), Some(info))
         }
     };
     let is_cipher = ciphertext == record.blob.sha256;
     let is_plain = plaintext.is_none_or(|digest| digest == record.blob.plaintext_sha256);
-    let exit = if is_cipher && is_plain { Exit::DONE } else { Exit::EVIDENCE };
-    let header = String::from_utf8_lossy(&head).lines().nth(1).and_then(|l| serde_json::from_str(l).ok());
-    let header: Option<serde_json::Value> = header;
+    let is_whole = info.as_ref().is_none_or(|info| info.complete);
+    let exit = if is_cipher && is_plain && is_whole { Exit::DONE } else { Exit::EVIDENCE };
     let machine = json!({
         "run_id": sidecar.run_id,
         "recorded": record,
         "ciphertext_sha256": ciphertext.to_hex(),
         "ciphertext_matches": is_cipher,
         "plaintext_matches": plaintext.map(|_| is_plain),
-        "header": header,
+        "archive": info.as_ref().map(|info| json!({
+            "format": info.format, "scope": info.scope, "document_id": info.document_id, "at": info.at,
+            "server": info.server, "migrations": info.migrations.len(), "tables": info.tables,
+            "complete": info.complete, "problem": info.problem,
+        })),
     });
     let verdict = |ok: bool| if ok { paint(GOOD, "as recorded") } else { paint(BAD, "NOT as recorded") };
     let people = || {
@@ -109,15 +163,67 @@ fn inspect(cx: &Context, config: &Config, args: &InspectArgs) -> Outcome {
         if plaintext.is_some() {
             rows.push(("plaintext", verdict(is_plain)));
         }
-        if let Some(header) = &header {
-            rows.push(("header", header.to_string()));
+        let mut text = render::fields(&rows);
+        if let Some(info) = &info {
+            let row = |t: &TableSummary| vec![t.table.clone(), t.rows.to_string(), t.sha256.short(16)];
+            text.push_str(&render::table(
+                &["table", "rows", "sha256"],
+                info.tables.iter().map(row).collect(),
+            ));
+            if let Some(problem) = &info.problem {
+                text.push_str(&format!("{} {problem}\n", paint(BAD, "damaged:")));
+            }
         }
-        render::fields(&rows)
+        text
     };
     cx.out.result_as(exit, people, &machine)
 }
 
-fn hash(file: std::fs::File, record: &BackupRecord) -> Result<cutter_core::digest::Digest, Failure> {
+fn restore(cx: &Context, config: &Config, args: &RestoreArgs) -> Outcome {
+    let stores = wire::stores(config);
+    let sidecar = load(&stores, &args.run.run_id)?;
+    let record = recorded(&sidecar)?;
+    let key = args.key.clone().unwrap_or_else(|| config.home.join("keys/backup.secret.asc"));
+    let (mut plain, facts) = decrypt(config, &stores, &sidecar, &key)?;
+    if facts.ciphertext_sha256 != record.blob.sha256 || facts.plaintext_sha256 != record.blob.plaintext_sha256
+    {
+        return Err(Failure::evidence("the stored backup is not the recorded one; nothing was restored")
+            .broken(
+                "backup.plaintext_sha256",
+                record.blob.plaintext_sha256.to_hex(),
+                facts.plaintext_sha256.to_hex(),
+            ));
+    }
+    let admin = db::admin_dsn(config)?;
+    let protected = db::database_names(config)?;
+    let protected: Vec<&str> = protected.iter().map(String::as_str).collect();
+    let report =
+        restore::restore_archive(&mut plain, &admin, &args.into, &protected).map_err(|e| match e {
+            RestoreError::Target { .. } => Failure::usage(format!("nothing was restored: {e}")),
+            _ => Failure::evidence(format!("nothing was restored: {e}")),
+        })?;
+    let differing: Vec<&str> =
+        report.fingerprints.iter().filter(|f| !f.is_equal).map(|f| f.name.as_str()).collect();
+    let machine = json!({
+        "run_id": report.run_id, "database": report.database, "document_id": report.document_id, "at": report.at,
+        "tables": report.tables, "base_state_sha": report.base_state_sha, "content_rows": report.content_rows,
+        "differing_fingerprints": differing,
+    });
+    let people = || {
+        let row = |t: &TableSummary| vec![t.table.clone(), t.rows.to_string(), t.sha256.short(16)];
+        let mut text =
+            format!("{} restored into {}, every table compared\n", paint(GOOD, "ok"), report.database);
+        text.push_str(&render::table(&["table", "rows", "sha256"], report.tables.iter().map(row).collect()));
+        for name in &differing {
+            text.push_str(&format!("{} {name} differs from the one that was saved\n", paint(WARN, "note:")));
+        }
+        text.push_str("It holds plaintext: drop it when it has served.\n");
+        text
+    };
+    cx.out.result(people, &machine)
+}
+
+fn hash(file: File, record: &BackupRecord) -> Result<cutter_core::digest::Digest, Failure> {
     use std::io::Read as _;
     let mut hasher = cutter_core::digest::Hasher::new();
     let mut reader = std::io::BufReader::new(file);
@@ -130,23 +236,5 @@ fn hash(file: std::fs::File, record: &BackupRecord) -> Result<cutter_core::diges
             Some(bytes) if n > 0 => hasher.update(bytes),
             _ => return Ok(hasher.finish()),
         }
-    }
-}
-
-/// Keeps the beginning of a plaintext and lets the rest go by.
-struct Head<'a> {
-    bytes: &'a mut Vec<u8>,
-}
-
-impl std::io::Write for Head<'_> {
-    fn write(&mut self, chunk: &[u8]) -> std::io::Result<usize> {
-        const KEEP: usize = 64 * 1024;
-        let room = KEEP.saturating_sub(self.bytes.len()).min(chunk.len());
-        self.bytes.extend_from_slice(chunk.get(..room).unwrap_or_default());
-        Ok(chunk.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
     }
 }

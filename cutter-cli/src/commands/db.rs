@@ -81,7 +81,7 @@ pub(crate) fn run(cx: &Context, args: &DbArgs) -> Outcome {
 }
 
 /// The connection that may change the schema.
-fn admin_dsn(config: &Config) -> Result<Dsn, Failure> {
+pub(crate) fn admin_dsn(config: &Config) -> Result<Dsn, Failure> {
     let found = wire::connections(config, &[Login::Admin])?;
     found.into_iter().next().map(|(_, dsn)| dsn).ok_or_else(|| {
         Failure::usage("no administrator's connection is configured").broken(
@@ -90,6 +90,18 @@ fn admin_dsn(config: &Config) -> Result<Dsn, Failure> {
             "nothing",
         )
     })
+}
+
+/// The databases that connections lead to: nothing is ever restored over one.
+pub(crate) fn database_names(config: &Config) -> Result<Vec<String>, Failure> {
+    let logins: Vec<Login> = Login::ALL.into_iter().collect();
+    let mut names = Vec::new();
+    for (_, dsn) in wire::connections(config, &logins)? {
+        names.extend(dsn.config()?.get_dbname().map(ToOwned::to_owned));
+    }
+    names.sort();
+    names.dedup();
+    Ok(names)
 }
 
 /// The passwords of the configured connections, so that the logins can be made with them.

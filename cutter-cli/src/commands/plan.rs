@@ -146,9 +146,32 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
     for address in &plan.forbidden {
         cx.out.warn(format!("{address} is forbidden for this document"));
     }
+    count_within(cx, args, &plan)?;
     let exit =
         if plan.forbidden.is_empty() && plan.unknown_words.is_empty() { Exit::DONE } else { Exit::FAILED };
     cx.out.result_as(exit, || people(&args.file, &plan), &machine(&args.file, &plan)?)
+}
+
+/// A run refuses more units than the cap. A plan shows them all the same, unless a cap was
+/// given here.
+fn count_within(cx: &Context, args: &PlanArgs, plan: &CutPlan) -> Result<(), Failure> {
+    let units = u64::try_from(plan.rows.len()).unwrap_or(u64::MAX);
+    let cap = args.cut.max_candidates.unwrap_or(limits::MAX_CANDIDATES_PER_DOC);
+    if units <= cap {
+        return Ok(());
+    }
+    if args.cut.max_candidates.is_none() {
+        cx.out.warn(format!(
+            "{}: {units} units; a run refuses more than {cap} unless --max-candidates says otherwise",
+            args.file.display()
+        ));
+        return Ok(());
+    }
+    Err(Failure::gate(format!("{} has more units than allowed", args.file.display())).broken(
+        "mark.candidate_count_within",
+        format!("1 to {cap}"),
+        units.to_string(),
+    ))
 }
 
 fn document_id(given: Option<&str>, file: &Path) -> Result<DocumentId, Failure> {

@@ -1,3 +1,5 @@
+//! Settings: what wins over what, what is refused, and that no connection string is ever shown.
+
 use std::collections::BTreeMap;
 
 use super::*;
@@ -113,6 +115,6 @@ fn without_any_home_it_says_so() {
 
 #[test]
 fn a_lone_admin_connection_is_not_enough() {
-    let failure = load("", &[("CUTTER_DSN_ADMIN", "postgres://a:b@h/d")]).unwrap_err();
+    let failure = load("", &[("CUTTER_DSN_ADMIN", "postgres://a:b@127.0.0.1/d")]).unwrap_err();
     assert_eq!(failure.broken[0].invariant, "config.database.reader");
 }

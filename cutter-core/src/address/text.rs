@@ -1,5 +1,6 @@
 //! Text as addresses need it: folded to ASCII, never for the bytes that are hashed.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 
 use unicode_normalization::char::{decompose_compatible, is_combining_mark};
@@ -16,16 +17,34 @@ pub const fn is_invisible(c: char) -> bool {
 /// A title for comparing: NFC, invisible characters removed, white space (no-break
 /// spaces and form feeds too) collapsed to single blanks, trimmed.
 #[must_use]
-pub fn clean(text: &str) -> String {
-    let single = text.is_ascii() && !text.bytes().any(|b| b.is_ascii_control()) && !text.contains("  ");
-    if single {
-        return text.trim_ascii().into();
+pub fn clean(text: &str) -> Cow<'_, str> {
+    let trimmed = text.trim_matches(' ');
+    if is_clean(trimmed) {
+        return Cow::Borrowed(trimmed);
     }
-    if is_nfc_quick(text.chars()) == IsNormalized::Yes {
+    Cow::Owned(if is_nfc_quick(text.chars()) == IsNormalized::Yes {
         collapse(text.chars(), text.len())
     } else {
         collapse(text.nfc(), text.len())
-    }
+    })
+}
+
+/// True only where cleaning changes nothing; false may say that nobody looked closely.
+fn is_clean(text: &str) -> bool {
+    let mut before = 'x';
+    text.chars().all(|c| {
+        let single = c != ' ' || before != ' ';
+        before = c;
+        single && (if c.is_ascii() { !c.is_ascii_control() } else { is_plain(c) })
+    })
+}
+
+/// Characters of the common scripts that are visible, no white space, and in NFC whatever
+/// stands beside them.
+const fn is_plain(c: char) -> bool {
+    matches!(c, '\u{a1}'..='\u{ac}' | '\u{ae}'..='\u{2ff}' | '\u{400}'..='\u{482}' | '\u{1ea0}'..='\u{1ef9}'
+        | '\u{2010}'..='\u{2027}' | '\u{3001}'..='\u{3029}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}'
+        | '\u{ff01}'..='\u{ff5e}')
 }
 
 fn collapse(chars: impl Iterator<Item = char>, room: usize) -> String {
@@ -52,7 +71,16 @@ pub fn fold_case(text: &str) -> String {
     if text.is_ascii() {
         return text.to_ascii_lowercase();
     }
-    text.chars().flat_map(char::to_uppercase).flat_map(char::to_lowercase).collect()
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\0'..='\u{7f}' => out.push(c.to_ascii_lowercase()),
+            // Scripts without case.
+            '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7a3}' => out.push(c),
+            _ => out.extend(c.to_uppercase().flat_map(char::to_lowercase)),
+        }
+    }
+    out
 }
 
 /// Appends the ASCII form of `c`, lower case: letters and digits only. Returns false
@@ -170,6 +198,8 @@ const fn table(c: char) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use unicode_normalization::char::canonical_combining_class;
 
     fn ascii(text: &str) -> (String, bool) {
         let mut out = String::new();
@@ -202,5 +232,31 @@ mod tests {
         assert_eq!(clean("\u{feff} A\u{200b}r\u{ad}ticle\u{a0}\u{c}1 "), "Article 1");
         assert_eq!(clean("e\u{301}"), "é");
         assert_eq!(fold_case("Straße ΣΑΣ"), "strasse σασ");
+    }
+
+    #[test]
+    fn plain_characters_need_no_cleaning() {
+        for c in (char::MIN..=char::MAX).filter(|&c| is_plain(c)) {
+            assert!(!is_invisible(c) && !c.is_whitespace() && !c.is_control(), "{c:?}");
+            assert_eq!(is_nfc_quick(core::iter::once(c)), IsNormalized::Yes, "{c:?}");
+            assert_eq!(canonical_combining_class(c), 0, "{c:?}");
+        }
+    }
+
+    #[test]
+    fn folding_one_character_is_folding_it_up_and_down() {
+        for c in char::MIN..=char::MAX {
+            let slow: String = c.to_uppercase().flat_map(char::to_lowercase).collect();
+            assert_eq!(fold_case(c.encode_utf8(&mut [0; 4])), slow, "{c:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn cleaning_is_collapsing_the_composed_text(
+            text in prop_oneof![any::<String>(), "[ a\t\u{a0}é\u{301}\u{ad}đ条\u{200b}]{0,12}"]
+        ) {
+            prop_assert_eq!(clean(&text).into_owned(), collapse(text.nfc(), 0));
+        }
     }
 }

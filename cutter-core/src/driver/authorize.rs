@@ -24,7 +24,7 @@ use crate::machine::run::{GateId, Phase, Stage};
 use crate::naming::EscalationKind;
 use crate::port::effect::{EffectName, ReviewVerdict};
 use crate::port::knowledge_base::Document;
-use crate::sidecar::{ApprovalRecord, Considered};
+use crate::sidecar::{ApprovalRecord, Considered, StopRecord};
 use crate::stop::StopReason;
 
 /// Approvals that were not accepted are kept with the run, newest last, at most so many.
@@ -278,9 +278,10 @@ impl Run<'_> {
         let stop = self.sidecar.stops.last().cloned().ok_or_else(missing)?;
         let acknowledged = answer.ask.approval_type == approval_type(EscalationKind::DriftAck);
         if acknowledged {
-            self.repin(&stop.observed)?;
+            self.repin(&stop.observed).await?;
         }
-        self.store_escalation(&stop, answer).await?;
+        let again = self.asks_again(&stop, acknowledged).await?;
+        self.store_escalation(&stop, answer, again).await?;
         if let Some(minutes) =
             answer.approval.extra().get("minutes_granted").and_then(|m| m.parse::<u32>().ok())
         {
@@ -291,23 +292,37 @@ impl Run<'_> {
         if let Some(last) = self.sidecar.stops.last_mut() {
             last.resolved_by = Some(answer.path.clone());
         }
-        let at = self.sidecar.kept_stage;
-        let asked = matches!(
-            at,
-            Some(
-                Stage::GrantsProbed | Stage::AwaitingCutAuthorization | Stage::AwaitingLifecycleAuthorization
-            )
-        );
-        if asked && (acknowledged || stop.code == "STOP_REFUSED" || stop.code == "STOP_APPROVAL_CHANGED") {
-            let stage = at.unwrap_or(Stage::GrantsProbed);
+        if let Some(stage) = again {
             self.ask_again(&stop, stage).await?;
         }
         self.persist().await
     }
 
-    /// Acknowledged drift becomes the new pins.
-    fn repin(&mut self, observed: &alloc::collections::BTreeMap<String, String>) -> Result<(), Halt> {
+    /// The gate's stage, if what was asked there must be asked once more: after acknowledged
+    /// drift, a deferral, or an approval that changed. What is committed already is not asked
+    /// for again: its approval was used.
+    async fn asks_again(&self, stop: &StopRecord, acknowledged: bool) -> Result<Option<Stage>, Halt> {
+        let effect = match self.sidecar.kept_stage {
+            Some(Stage::GrantsProbed | Stage::AwaitingCutAuthorization) => EffectName::LegA,
+            Some(Stage::WriteVerified | Stage::AwaitingLifecycleAuthorization) => EffectName::Enact,
+            _ => return Ok(None),
+        };
+        let changed = [StopReason::Refused.code(), StopReason::ApprovalChanged.code()];
+        if !acknowledged && !changed.contains(&stop.code.as_str().into()) {
+            return Ok(None);
+        }
+        Ok(if self.committed(effect).await? { None } else { self.sidecar.kept_stage })
+    }
+
+    /// Acknowledged drift becomes the new pins. A dimension that stands as it was pinned again
+    /// keeps its pin: it was mended meanwhile.
+    async fn repin(&mut self, observed: &alloc::collections::BTreeMap<String, String>) -> Result<(), Halt> {
+        let live = self.survey().await?;
         for (dimension, value) in observed {
+            let pin = self.sidecar.drift_pins.0.get(dimension);
+            if pin.is_some() && live.0.get(dimension) == pin {
+                continue;
+            }
             match dimension.as_str() {
                 "base_state" => {
                     let digest: Digest = value
@@ -317,11 +332,6 @@ impl Run<'_> {
                     if let Some(backup) = &mut self.sidecar.backup {
                         backup.base_state_sha = digest;
                     }
-                }
-                "effect" | "backup" | "writer_digest" => {
-                    return Err(Halt::Abort(Box::new(DriveError::NotNow(format!(
-                        "drift of {dimension} cannot be acknowledged: void the run and start anew"
-                    )))));
                 }
                 _ if value == "absent" => {
                     self.sidecar.drift_pins.0.remove(dimension);
@@ -335,7 +345,7 @@ impl Run<'_> {
     }
 
     /// The intent of the running step must survive: an escalation's ids are the stop's own.
-    pub(super) fn stop_intent(&self, stop: &crate::sidecar::StopRecord) -> Intent {
+    pub(super) fn stop_intent(&self, stop: &StopRecord) -> Intent {
         Intent {
             name: "stop".to_owned(),
             occurrence: stop.n,

@@ -37,8 +37,6 @@ impl Run<'_> {
             recorded: false,
         };
         if facts.target.fingerprint.eq_ignore_ascii_case(&facts.pinned_fingerprint) {
-            let discarded = self.ports.backup_target.discard_unrecorded(&run_id, None).await;
-            discarded.map_err(|e| self.halt(e))?;
             let (blob, summary) = self.pump().await?;
             let rehash = self.ports.backup_target.rehash(&run_id, &blob.name).await;
             facts.rehash = rehash.map_err(|e| self.halt(e))?;
@@ -102,6 +100,17 @@ impl Run<'_> {
         let summary = stream.finish().await.map_err(|e| self.halt(e))?;
         let blob = sink.finish().await.map_err(|e| self.halt(e))?;
         Ok((blob, summary))
+    }
+
+    /// Discards blobs of lost attempts, once this one's is recorded: a driver that lost the
+    /// run cannot have recorded its own, and so never discards its successor's.
+    pub(super) async fn discard_leftovers(&self) -> Result<(), Halt> {
+        let Some(recorded) = self.sidecar.backup.as_ref().map(|b| b.blob.name.as_str()) else {
+            return Ok(());
+        };
+        let run_id = &self.sidecar.run_id;
+        let discarded = self.ports.backup_target.discard_unrecorded(run_id, Some(recorded)).await;
+        discarded.map_err(|e| self.halt(e))
     }
 
     /// The recorded blob must still be what was recorded: before SG1's request and before

@@ -18,6 +18,7 @@ use crate::key::{self, DerivedKey, MintedKey, PhaseKey};
 use crate::limits::KB_DOCUMENTS_PER_RUN;
 use crate::machine::run::{Phase, Stage};
 use crate::naming::{IndexLine, RUNS_INDEX_PATH};
+use crate::port::PortErrorKind;
 use crate::port::knowledge_base::AppendOutcome;
 use crate::report::FinalSections;
 use crate::sidecar::Artifact;
@@ -123,7 +124,13 @@ impl Run<'_> {
         let missing = || Halt::stop(StopReason::Internal, "no index line was fixed");
         let line = self.sidecar.context_pins.get("index_line").cloned().ok_or_else(missing)?;
         let run_id = self.sidecar.run_id.to_string();
-        match self.ports.kb.append_index(RUNS_INDEX_PATH, &run_id, &line).await.map_err(|e| self.halt(e))? {
+        let kb = &self.ports.kb;
+        let mut appended = kb.append_index(RUNS_INDEX_PATH, &run_id, &line).await;
+        if appended.as_ref().is_err_and(|e| e.kind == PortErrorKind::OutcomeUnknown) {
+            // The same line again: appended now, or found there.
+            appended = kb.append_index(RUNS_INDEX_PATH, &run_id, &line).await;
+        }
+        match appended.map_err(|e| self.halt(e))? {
             AppendOutcome::Appended | AppendOutcome::AlreadyThere => Ok(()),
             AppendOutcome::Conflict { found } => Err(Halt::stop(
                 StopReason::KbConflict,

@@ -41,8 +41,11 @@ impl Run<'_> {
     /// IG_cut_leg_a_execute: the decision is stored, then exactly N drafts in one transaction.
     pub(super) async fn cut_leg_a(&mut self) -> Result<Acted, Halt> {
         let intent = self.intent()?.clone();
-        self.backup_stands().await?;
-        self.store_approval(&intent, "SG_cut_authz", EffectName::Sg1Review, Phase::CutLegA).await?;
+        // What a lost attempt committed stands: neither backup nor approval is asked about again.
+        if !(self.adopting && self.committed(EffectName::LegA).await?) {
+            self.backup_stands().await?;
+            self.store_approval(&intent, "SG_cut_authz", EffectName::Sg1Review, Phase::CutLegA).await?;
+        }
         let change_set_id = intent.id("change_set")?;
         let units = self.unit_writes(change_set_id).await?;
         let n = units.len() as u64;
@@ -211,6 +214,9 @@ impl Run<'_> {
         phase: Phase,
     ) -> Result<(), Halt> {
         let record = self.approval(gate)?;
+        if self.adopting && self.adopt(effect, record.occurrence).await? {
+            return Ok(());
+        }
         let document = self.approval_document(&record).await?;
         let moves = effect == EffectName::Sg1Review;
         let write = ReviewWrite {
@@ -413,7 +419,7 @@ impl Run<'_> {
             })
             .await?;
         self.pin("verify_result_id", write.verify_result_id);
-        self.pin("verifier_signature_id", pass_id);
+        self.pin("verifier_signature_id", if gate.ok() { pass_id } else { fail_id });
         Ok(Acted {
             gate,
             key: write.verify_result_id.to_string(),

@@ -48,6 +48,9 @@ impl Run<'_> {
             let acted = self.act(phase).await?;
             self.settle(phase, acted).await?;
         }
+        if phase == Phase::Backup {
+            self.discard_leftovers().await?;
+        }
         let filed = self.upload().await?;
         if phase == Phase::Closeout {
             self.append_index().await?;
@@ -215,6 +218,27 @@ impl Run<'_> {
         }))
     }
 
+    /// The folder that the first document would choose, while the store answers.
+    pub(super) async fn free_folder(&self) -> Option<String> {
+        let owed = self.sidecar.outbox.as_ref();
+        for suffix in FolderSuffix::ALL {
+            let folder = self.folder(*suffix).ok()?;
+            let listed = self.ports.kb.list(folder.as_str()).await.ok()?;
+            let own = owed.map(|o| (format!("{}/{}", folder.as_str(), o.name), o.sha256));
+            let free = match (listed.as_slice(), &own) {
+                ([], _) => true,
+                ([path], Some((own, sha256))) if path == own => {
+                    self.ports.kb.read(path).await.ok()?.is_some_and(|d| d.sha256 == *sha256)
+                }
+                _ => false,
+            };
+            if free {
+                return Some(folder.as_str().to_owned());
+            }
+        }
+        None
+    }
+
     fn folder(&self, suffix: FolderSuffix) -> Result<KbPath, Halt> {
         let version = self.sidecar.pin_digest("source_sha256").unwrap_or(Digest::from_bytes([0; 32]));
         run_folder(&self.sidecar.document_id, &version, self.sidecar.created_utc, suffix)
@@ -258,6 +282,8 @@ impl Run<'_> {
             .observer
             .progress(&Progress::PhasePassed { phase: phase.as_str(), kb_doc_id: filed.path.clone() });
         let stage = self.stage()?;
+        // up to here it was this phase's time, not the next one's
+        self.tick();
         if self.live() {
             if let Some(record) = self.sidecar.phases.get_mut(phase.as_str()) {
                 record.kb_doc_id = Some(filed.path.clone());

@@ -19,8 +19,10 @@ impl Run<'_> {
     /// IG_lifecycle_enact_execute.
     pub(super) async fn lifecycle_enact(&mut self) -> Result<Acted, Halt> {
         let intent = self.intent()?.clone();
-        self.store_approval(&intent, "SG_lifecycle_authz", EffectName::Sg2Review, Phase::LifecycleEnact)
-            .await?;
+        if !(self.adopting && self.committed(EffectName::Enact).await?) {
+            let (gate, effect) = ("SG_lifecycle_authz", EffectName::Sg2Review);
+            self.store_approval(&intent, gate, effect, Phase::LifecycleEnact).await?;
+        }
         let approval = self.approval("SG_lifecycle_authz")?;
         let n = self.pin_number("candidate_count")?;
         self.ports.observer.progress(&Progress::Units(n));

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 
+use super::DriveError;
 use super::run::{Halt, Run};
 use crate::digest::Digest;
 use crate::drift;
@@ -55,6 +56,9 @@ pub(super) struct Recheck {
 /// How often a transaction is tried again under the same identifiers before the run stops.
 const ATTEMPTS: u32 = 4;
 
+/// What carrying out a sovereign's word may take, whatever the caps say.
+const WORD_MINUTES: u32 = 600;
+
 impl Run<'_> {
     /// Takes the fence: from here on, lower epochs are refused everywhere in the database.
     pub(super) async fn take_fence(&mut self) -> Result<(), Halt> {
@@ -64,7 +68,19 @@ impl Run<'_> {
         let (run_id, document) = (self.sidecar.run_id.clone(), self.sidecar.document_id.clone());
         let taken = self.ports.executor.take_fence(&run_id, &document, self.caller.holder.holder).await;
         self.fence = Some(taken.map_err(|e| self.halt(e))?);
-        Ok(())
+        self.still_newest().await
+    }
+
+    /// With the fence raised, the record must still be the one in hand: a driver that slept
+    /// between reading and raising (or whose connection was cut by its successor) would act
+    /// under a fresh fence on a revision that is history.
+    async fn still_newest(&self) -> Result<(), Halt> {
+        let run_id = &self.sidecar.run_id;
+        let stored = self.ports.runs.load(run_id).await.map_err(|e| self.halt(e))?;
+        if stored.is_some_and(|s| s.revision == self.revision) {
+            return Ok(());
+        }
+        Err(Halt::Abort(Box::new(DriveError::Fenced { run_id: run_id.clone() })))
     }
 
     pub(super) fn fence(&self) -> Result<&Fence, Halt> {
@@ -81,8 +97,33 @@ impl Run<'_> {
         let key = self.effect_key(effect, occurrence);
         let found = self.ports.reader.effect(&key).await.map_err(|e| self.halt(e))?;
         let Some(record) = found else { return Ok(false) };
-        self.sidecar.drift_pins = record.facts.survey_after;
+        if effect == EffectName::Mark {
+            // Its id became a pin with the phase's result, which was lost: without it the next
+            // survey would not see the entry that this run made.
+            if let Ok(entry) = self.intent().and_then(|i| Ok(i.id("entry")?)) {
+                self.pin("entry_id", entry);
+            }
+        }
+        self.follow(&record.facts);
         Ok(true)
+    }
+
+    /// Moves the pins by what a committed effect moved. A pin that is not what the effect began
+    /// with has moved on already, or was acknowledged since: it stays.
+    fn follow(&mut self, facts: &EffectFacts) {
+        let pins = &mut self.sidecar.drift_pins.0;
+        for (dimension, after) in &facts.survey_after.0 {
+            let before = facts.survey_before.0.get(dimension);
+            if before != Some(after) && pins.get(dimension) == before {
+                pins.insert(dimension.clone(), after.clone());
+            }
+        }
+    }
+
+    /// Whether an effect that happens once is in force already.
+    pub(super) async fn committed(&self, effect: EffectName) -> Result<bool, Halt> {
+        let key = self.effect_key(effect, 1);
+        Ok(self.live() && self.ports.reader.effect(&key).await.map_err(|e| self.halt(e))?.is_some())
     }
 
     /// Performs an effect exactly once, whatever happened to earlier attempts at it.
@@ -128,6 +169,19 @@ impl Run<'_> {
             StopReason::DatabaseUnavailable,
             format!("{key:?}: no outcome after {ATTEMPTS} attempts"),
         ))
+    }
+
+    /// Performs what a sovereign's signed word asks for: it must go through although the run's
+    /// own time is used up.
+    pub(super) async fn perform_by_word(
+        &mut self,
+        p: Performance<'_>,
+    ) -> Result<(EffectRecord, GateReport), Halt> {
+        let granted = self.sidecar.granted_minutes;
+        self.sidecar.granted_minutes = granted.saturating_add(WORD_MINUTES);
+        let performed = self.perform(p).await;
+        self.sidecar.granted_minutes = granted;
+        performed
     }
 
     /// One transaction. The outer result is the port's, the inner one the judge's.
@@ -219,7 +273,7 @@ impl Run<'_> {
             ));
         }
         let (report, _) = (p.judge)(&record.facts);
-        self.sidecar.drift_pins = record.facts.survey_after.clone();
+        self.follow(&record.facts);
         Ok((record, report))
     }
 }

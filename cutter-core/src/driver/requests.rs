@@ -10,10 +10,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::Outcome;
 use super::cut_phases::commit_if_ok;
 use super::perform::{Act, Performance};
 use super::run::{Halt, Run, payload_digest};
-use super::{DriveError, Outcome};
 use crate::approval::{Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, field};
 use crate::drift;
 use crate::gate::lifecycle_request;
@@ -189,6 +189,14 @@ impl Run<'_> {
             self.adopt(EffectName::Sg2Request, self.intent()?.occurrence).await?;
         }
         self.check_drift().await?;
+        if self.sidecar.outbox.is_none() || !self.asks() {
+            // The phase before passed, but its last write could not prepare the request.
+            let gate = if stage == Stage::GrantsProbed { GateId::CutAuthz } else { GateId::LifecycleAuthz };
+            let asked = self.sidecar.ask.as_ref().filter(|a| a.gate == gate.as_str());
+            let occurrence = asked.map_or(1, |a| a.occurrence);
+            self.prepare_request(stage, occurrence).await?;
+            self.persist().await?;
+        }
         self.publish_request().await?;
         let now = self.ports.clock.now();
         self.step(Trigger::RequestPublished, now)?;
@@ -255,18 +263,18 @@ impl Run<'_> {
     }
 
     /// After a refusal, a changed approval or acknowledged drift: asks once more, under the
-    /// next occurrence. A deferred entry is swept first (S3 → S1); a rejected one is final.
+    /// next occurrence. A deferred entry is swept first (S3 → S1); a rejected one never comes
+    /// here ([`super::stop_kinds`]).
     pub(super) async fn ask_again(&mut self, stop: &StopRecord, stage: Stage) -> Result<(), Halt> {
         let status = self.sidecar.drift_pins.0.get(drift::BACKLOG_STATUS).cloned().unwrap_or_default();
-        if status == "reviewed_rejected" {
-            return Err(Halt::Abort(alloc::boxed::Box::new(DriveError::NotNow(
-                "the sovereign rejected this cut for good (S4): void the run and start anew".to_owned(),
-            ))));
-        }
         if status == "reviewed_deferred" {
             self.sweep_again(stop).await?;
         }
         let occurrence = self.sidecar.ask.as_ref().map_or(1, |a| a.occurrence + 1);
+        if matches!(stage, Stage::WriteVerified | Stage::AwaitingLifecycleAuthorization) {
+            // the next request is a row of its own, and there is none yet
+            self.sidecar.drift_pins.0.insert(drift::REVIEW_DECISIONS.to_owned(), "0".to_owned());
+        }
         for phase in [Phase::CutLegA, Phase::LifecycleEnact] {
             let running = self.sidecar.phases.get(phase.as_str());
             if running.is_some_and(|r| r.result == crate::sidecar::PhaseResult::Running) {
@@ -287,7 +295,7 @@ impl Run<'_> {
         let judge = super::plan_phases::commit_if_status("review_pending");
         let adopting = core::mem::replace(&mut self.adopting, true);
         let performed = self
-            .perform(Performance {
+            .perform_by_word(Performance {
                 act: Act::Execute(&ExecutorEffect::Sweep(write)),
                 effect: EffectName::Sweep,
                 occurrence: stop.n + 1,

@@ -112,6 +112,11 @@ impl Run<'_> {
     /// Drives until the run rests, and records how it came to rest.
     pub(super) async fn drive(mut self) -> Result<Driven, DriveError> {
         let halted = match self.go().await {
+            // leaving a stop shows, even if nothing but a pause follows
+            Ok(outcome) if self.left.is_some() => match self.persist().await {
+                Ok(()) => return Ok(self.driven(outcome)),
+                Err(halt) => halt,
+            },
             Ok(outcome) => return Ok(self.driven(outcome)),
             Err(halt) => halt,
         };
@@ -123,14 +128,27 @@ impl Run<'_> {
         Driven { outcome, sidecar: Box::new(self.sidecar) }
     }
 
-    /// An operational halt that could not be recorded, as an error.
+    /// A halt that could not be recorded, as an error: trouble of the infrastructure keeps its
+    /// kind, a refusal says what was refused.
     pub(super) fn unrecorded(&self, halt: Halt) -> DriveError {
+        let run_id = &self.sidecar.run_id;
         match halt {
             Halt::Abort(error) => *error,
             Halt::Stop(stop) => {
-                DriveError::Internal(format!("{}: {}", stop.reason.code(), stop.detail.join("; ")))
+                let text = format!("{}: {}", stop.reason.code(), stop.detail.join("; "));
+                let port = |port, op, kind| DriveError::Port(PortError::new(port, op, kind, text.clone()));
+                match stop.reason {
+                    StopReason::DiskFull => port("run_store", "publish", PortErrorKind::Full),
+                    StopReason::KbUpload => port("knowledge_base", "call", PortErrorKind::Unavailable),
+                    StopReason::DatabaseUnavailable => port("database", "call", PortErrorKind::Unavailable),
+                    StopReason::BackupUnavailable => {
+                        port("backup_target", "call", PortErrorKind::Unavailable)
+                    }
+                    StopReason::Internal => DriveError::Internal(text),
+                    _ => DriveError::NotNow(format!("run {run_id}: {text}")),
+                }
             }
-            Halt::Fail(report) => DriveError::Internal(format!("{} failed", report.gate)),
+            Halt::Fail(report) => DriveError::NotNow(format!("run {run_id}: {report}")),
         }
     }
 
@@ -228,6 +246,7 @@ impl Run<'_> {
             return Ok(Some(outcome));
         }
         let to = state.resume()?;
+        self.left = Some(Box::new(self.sidecar.clone()));
         let (now, actor) = (self.ports.clock.now(), self.caller.actor.clone());
         self.sidecar.transition(&to, Trigger::Resume.as_str(), &actor, now);
         self.sidecar.last_error = None;

@@ -141,6 +141,8 @@ pub(super) struct Run<'p> {
     pub(super) explicit_approval: Option<String>,
     /// The phase at hand was `running` when this process came to it: look for its effect.
     pub(super) adopting: bool,
+    /// The stopped sidecar that a resume left, until the next write makes that durable.
+    pub(super) left: Option<Box<Sidecar>>,
     last_tick: Timestamp,
     _lock: Box<dyn RunLock>,
 }
@@ -164,6 +166,7 @@ impl<'p> Run<'p> {
             text: Vec::new(),
             explicit_approval: None,
             adopting: true,
+            left: None,
             last_tick,
             _lock: lock,
         }
@@ -236,9 +239,15 @@ impl<'p> Run<'p> {
         self.sidecar.revision = self.revision + 1;
         let bytes = self.sidecar.to_bytes()?;
         let run_id = self.sidecar.run_id.clone();
-        match self.ports.runs.publish(&run_id, self.revision, &bytes).await {
+        let mut published = self.ports.runs.publish(&run_id, self.revision, &bytes).await;
+        if published.as_ref().is_err_and(|e| e.kind == PortErrorKind::OutcomeUnknown) {
+            // The same bytes again: written now, or found written. Either answer is final.
+            published = self.ports.runs.publish(&run_id, self.revision, &bytes).await;
+        }
+        match published {
             Ok(CasOutcome::Applied | CasOutcome::AlreadyApplied) => {
                 self.revision += 1;
+                self.left = None;
                 Ok(())
             }
             Ok(CasOutcome::Conflict { .. }) => Err(Halt::Abort(Box::new(DriveError::Fenced { run_id }))),

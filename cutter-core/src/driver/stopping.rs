@@ -16,13 +16,15 @@ use super::create::state_of;
 use super::resume::open;
 use super::run::{Halt, Run, Stopping};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
-use crate::approval::Ask;
+use crate::approval::{Ask, field, observed_sha256};
 use crate::digest::Digest;
+use crate::drift;
 use crate::gate::GateReport;
 use crate::id::RunId;
 use crate::machine::run::{GateId, RunState, Stage, Trigger};
 use crate::naming::{DocumentName, EscalationKind, utc_date};
 use crate::port::PortErrorKind;
+use crate::port::effect::ReviewVerdict;
 use crate::port::environment::Progress;
 use crate::port::knowledge_base::CreateOutcome;
 use crate::port::run_store::StopRequest;
@@ -78,8 +80,9 @@ pub async fn stop(
         return Err(DriveError::NotNow(format!("run {run_id} is {state}: there is nothing to stop")));
     }
     ports.runs.request_stop(run_id, &request).await?;
+    run.raise_fence().await?;
     let halt = Halt::Stop(Box::new(Stopping {
-        detail: vec![format!("{} asked: {reason}", caller.actor)],
+        detail: vec![format!("{} asked: {}", caller.actor, reason.state_suffix())],
         reason,
         observed: BTreeMap::new(),
         request_id: Some(request.id),
@@ -111,8 +114,14 @@ pub fn stop_kinds(sidecar: &Sidecar, stop: &StopRecord) -> Vec<EscalationKind> {
     if let RunState::Stopped { reason, .. } = &state
         && StopClass::of_suffix(reason) == StopClass::Authority
     {
-        let acknowledge = !stop.observed.is_empty();
-        kinds.push(if acknowledge { EscalationKind::DriftAck } else { EscalationKind::Resume });
+        // What no word can make right (rows or a backup that are gone) is mended, then looked at
+        // again; a rejection at SG_1 is final (S4).
+        let drifted = !stop.observed.is_empty();
+        if drifted && stop.observed.keys().all(|d| drift::may_be_acknowledged(d)) {
+            kinds.push(EscalationKind::DriftAck);
+        } else if !rejected(sidecar, stop) {
+            kinds.push(EscalationKind::Resume);
+        }
     }
     if state.stage().is_some_and(|s| !s.is_enacted()) {
         kinds.push(EscalationKind::Void);
@@ -120,21 +129,29 @@ pub fn stop_kinds(sidecar: &Sidecar, stop: &StopRecord) -> Vec<EscalationKind> {
     kinds
 }
 
+/// Whether the stop carries out a rejection at SG_1.
+fn rejected(sidecar: &Sidecar, stop: &StopRecord) -> bool {
+    let last = sidecar.sovereign_approvals.iter().rev().find(|a| a.gate == GateId::CutAuthz.as_str());
+    stop.stage == Stage::AwaitingCutAuthorization.as_str()
+        && stop.code == StopReason::Refused.code()
+        && last.is_some_and(|a| a.decision == ReviewVerdict::Reject.as_str())
+}
+
 /// What an SG3 approval of `stop` must say to be one of `kind`.
 #[must_use]
 pub fn ask_for_stop(sidecar: &Sidecar, stop: &StopRecord, kind: EscalationKind) -> Ask {
     let mut required = BTreeMap::new();
     let mut put = |name: &str, value: String| required.insert(name.to_owned(), value);
-    put("run_id", sidecar.run_id.to_string());
-    put("document_id", sidecar.document_id.clone());
-    put("stop_number", stop.n.to_string());
-    put("stop_code", stop.code.clone());
-    put("nonce", stop.nonce.clone());
+    put(field::RUN_ID, sidecar.run_id.to_string());
+    put(field::DOCUMENT_ID, sidecar.document_id.clone());
+    put(field::STOP, stop.n.to_string());
+    put(field::STOP_CODE, stop.code.clone());
+    put(field::NONCE, stop.nonce.clone());
     if kind == EscalationKind::DriftAck {
-        put("observed_sha256", observed_digest(&stop.observed).to_hex());
+        put(field::OBSERVED_SHA256, observed_sha256(&stop.observed).to_hex());
     }
     if let Some(change_set) = sidecar.context_pins.get("change_set_id") {
-        put("change_set_id", change_set.clone());
+        put(field::CHANGE_SET_ID, change_set.clone());
     }
     let folder = sidecar.kb_folder.clone().unwrap_or_default();
     let date = utc_date(stop.at);
@@ -156,14 +173,6 @@ pub(super) const fn approval_type(kind: EscalationKind) -> &'static str {
         EscalationKind::DriftAck => "drift_ack",
         EscalationKind::Void => "void",
     }
-}
-
-fn observed_digest(observed: &BTreeMap<String, String>) -> Digest {
-    let mut text = String::new();
-    for (dimension, value) in observed {
-        text.push_str(&format!("{dimension}={value}\n"));
-    }
-    Digest::of(text.as_bytes())
 }
 
 impl Run<'_> {
@@ -190,15 +199,39 @@ impl Run<'_> {
             // Documents are missing or changed: trouble of the store, which a person mends (D23).
             stopping.reason = StopReason::KbConflict;
         }
+        if let Some(stop) = self.same_as_before(&stopping) {
+            return Ok(Outcome::Stopped(stop));
+        }
         let to = match &stopping.reason {
             StopReason::GateFailed(gate) => state.fail(*gate),
             reason => state.stop(reason),
         };
-        let Ok(to) = to else {
-            let text = format!("{}: {}", stopping.reason.code(), stopping.detail.join("; "));
-            return Err(DriveError::Internal(text));
-        };
+        // A stop that must not be replaced, or a final state that could not be written.
+        let Ok(to) = to else { return Err(self.unrecorded(Halt::Stop(Box::new(stopping)))) };
         self.write_stop(to, stopping, report).await
+    }
+
+    /// The open stop, if a resume met the same infrastructure trouble at the same place and
+    /// nothing was written since: a loop of resumes leaves one stop, not one each.
+    fn same_as_before(&mut self, stopping: &Stopping) -> Option<StopRecord> {
+        let stop = self.left.as_ref()?.stops.last()?.clone();
+        let here = self.sidecar.run_state().ok()?.stage()?;
+        let same = stop.code == stopping.reason.code() && stop.stage == here.as_str();
+        if !same || stopping.reason.class() != StopClass::Operational || stopping.request_id.is_some() {
+            return None;
+        }
+        self.sidecar = *self.left.take()?;
+        Some(stop)
+    }
+
+    /// Before a stop that a person asked for is recorded: a driver that lost the run's lock
+    /// but lives on must not commit after it. A database that does not answer does not keep
+    /// anyone from stopping.
+    pub(super) async fn raise_fence(&mut self) -> Result<(), DriveError> {
+        match self.take_fence().await {
+            Err(Halt::Abort(error)) => Err(*error),
+            _ => Ok(()),
+        }
     }
 
     /// Between leg A and leg B nothing may fail for good (PROTOCOL §2).
@@ -216,6 +249,10 @@ impl Run<'_> {
         report: Option<Box<GateReport>>,
     ) -> Result<Outcome, DriveError> {
         let failed = matches!(to, RunState::Failed { .. });
+        if self.live() && self.sidecar.kb_folder.is_none() {
+            // The report names where its answers go, so its folder is chosen with the stop.
+            self.sidecar.kb_folder = self.free_folder().await;
+        }
         let code = if failed { to.as_text() } else { stopping.reason.code().into_owned() };
         let n = u32::try_from(self.sidecar.stops.len() + 1).unwrap_or(u32::MAX);
         let intent = self.choose("stop", n, &STOP_IDS, true);
@@ -282,7 +319,13 @@ impl Run<'_> {
             pass: false,
             production_mutation: "NONE".to_owned(),
             inputs: self.inputs(),
-            work: vec![format!("{} refused: nothing of this phase is in force", report.gate)],
+            work: vec![match report.gate {
+                GateId::WriteVerify if self.sidecar.context_pins.contains_key("verify_result_id") => format!(
+                    "{} refused: the failed result is recorded with its signature and an escalation entry",
+                    report.gate
+                ),
+                gate => format!("{gate} refused: nothing of this phase is in force"),
+            }],
             diff: Vec::new(),
             gate: report.clone(),
             artifacts: Vec::new(),

@@ -14,7 +14,7 @@ use super::stopping::ask_for_stop;
 use super::{Caller, DriveError, Driven, Outcome, Ports, cut_phases};
 use crate::gate::{stored_approval, void as gate};
 use crate::id::RunId;
-use crate::machine::run::{GateId, Phase, RunState, Trigger};
+use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
 use crate::naming::EscalationKind;
 use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, ReviewVerdict, ReviewWrite, VoidWrite};
 use crate::sidecar::{ApprovalRecord, StopRecord};
@@ -36,6 +36,11 @@ pub async fn void(
     if matches!(state, RunState::Voided { .. }) {
         return Ok(run.driven(Outcome::Voided));
     }
+    if !run.live() {
+        return Err(DriveError::NotNow(format!(
+            "run {run_id} is a dry run: it claims nothing and wrote nothing, so there is nothing to void"
+        )));
+    }
     let probe = Slug::from_words("probe").map_err(|e| DriveError::Internal(e.to_string()))?;
     if let Err(error) = state.void(probe) {
         return Err(DriveError::NotNow(format!("run {run_id} cannot be voided: {error}")));
@@ -43,6 +48,7 @@ pub async fn void(
     if matches!(state, RunState::At(_)) {
         let word = Slug::from_words("void_requested").and_then(StopReason::sovereign);
         let reason = word.map_err(|e| DriveError::Internal(e.to_string()))?;
+        run.raise_fence().await?;
         let outcome = run
             .record(Halt::Stop(Box::new(Stopping {
                 detail: alloc::vec![format!("{} asked to void the run", caller.actor)],
@@ -81,7 +87,7 @@ impl Run<'_> {
             self.adopt(effect, if effect == EffectName::Sg3Review { stop.n } else { 1 }).await?;
         }
         self.sidecar.drift_pins = self.survey().await?;
-        self.store_escalation(&stop, &answer).await?;
+        self.store_escalation(&stop, &answer, None).await?;
         self.perform_void(&stop, &answer).await
     }
 
@@ -121,7 +127,7 @@ impl Run<'_> {
                 cut_phases::commit_if_ok(gate::judge(&facts))
             };
             let phase = self.running().unwrap_or(Phase::CutLegA);
-            self.perform(Performance {
+            self.perform_by_word(Performance {
                 act: Act::Execute(&ExecutorEffect::Void(write)),
                 effect: EffectName::Void,
                 occurrence: 1,
@@ -165,18 +171,24 @@ impl Run<'_> {
         Ok(self.ports.reader.effect(&key).await.map_err(|e| self.halt(e))?.is_some())
     }
 
-    /// Stores an SG3 decision through the reviewer, under the stop's own identifiers.
-    pub(super) async fn store_escalation(&mut self, stop: &StopRecord, answer: &Answer) -> Result<(), Halt> {
+    /// Stores an SG3 decision through the reviewer, under the stop's own identifiers. `again`
+    /// is the gate that will be asked once more because of it.
+    pub(super) async fn store_escalation(
+        &mut self,
+        stop: &StopRecord,
+        answer: &Answer,
+        again: Option<Stage>,
+    ) -> Result<(), Halt> {
         if !self.live() {
             return Ok(());
         }
         let intent = self.stop_intent(stop);
         let found = self.ports.kb.read(&answer.path).await.map_err(|e| self.halt(e))?;
         let document = found.and_then(|d| String::from_utf8(d.bytes).ok()).unwrap_or_default();
-        // Acknowledged drift voids an approval that was stored but not used: S2 -> S3.
+        // An approval that was stored but not used is void once SG_1 asks again: S2 -> S3.
         let status = self.sidecar.drift_pins.0.get(crate::drift::BACKLOG_STATUS).map(String::as_str);
-        let redefers =
-            answer.ask.approval_type == crate::approval::DRIFT_ACK && status == Some("reviewed_approved");
+        let cut = matches!(again, Some(Stage::GrantsProbed | Stage::AwaitingCutAuthorization));
+        let redefers = cut && status == Some("reviewed_approved");
         let write = ReviewWrite {
             approval_id: intent.id("approval")?,
             review_decision_id: intent.id("review_decision")?,
@@ -210,11 +222,8 @@ impl Run<'_> {
         };
         let adopting = core::mem::replace(&mut self.adopting, true);
         let phase = self.running().unwrap_or(Phase::CutLegA);
-        let granted = self.sidecar.granted_minutes;
-        // An escalation must be storable though the run's own time is used up.
-        self.sidecar.granted_minutes = granted.saturating_add(ESCALATION_MINUTES);
         let performed = self
-            .perform(Performance {
+            .perform_by_word(Performance {
                 act: Act::Review(&write),
                 effect: EffectName::Sg3Review,
                 occurrence: stop.n,
@@ -226,14 +235,10 @@ impl Run<'_> {
                 judge: &judge,
             })
             .await;
-        self.sidecar.granted_minutes = granted;
         self.adopting = adopting;
         performed.map(|_| ())
     }
 }
-
-/// What storing a decision may take, whatever the caps say.
-const ESCALATION_MINUTES: u32 = 600;
 
 fn escalation_record(stop: &StopRecord, answer: &Answer, now: jiff::Timestamp) -> ApprovalRecord {
     ApprovalRecord {

@@ -101,7 +101,11 @@ pub fn judge(facts: &BackupFacts) -> GateReport {
                 Some(b) => Check::new(
                     "backup.blob_recorded",
                     "a name and at least one byte",
-                    format!("{}, {}", b.name, described(&b.sha256, b.bytes)),
+                    // The name carries the epoch, which counts attempts: documents never show it.
+                    match b.name.is_empty() {
+                        true => format!("no name, {}", described(&b.sha256, b.bytes)),
+                        false => described(&b.sha256, b.bytes),
+                    },
                     !b.name.is_empty() && b.bytes > 0,
                 ),
                 None => Check::new("backup.blob_recorded", "a name and at least one byte", ABSENT, false),

@@ -52,9 +52,13 @@ pub fn judge(facts: &CloseoutFacts) -> GateReport {
         .documents
         .iter()
         .filter(|(_, recorded, read)| Some(*recorded) != *read)
-        .map(|(path, recorded, read)| match read {
-            Some(read) => format!("{path}: {} -> {}", recorded.short(12), read.short(12)),
-            None => format!("{path}: {ABSENT}"),
+        .map(|(path, recorded, read)| {
+            // the name alone: all stand in the run's one folder, and a report cuts what is long
+            let name = path.rsplit('/').next().unwrap_or(path);
+            match read {
+                Some(read) => format!("{name}: {} -> {}", recorded.short(12), read.short(12)),
+                None => format!("{name}: {ABSENT}"),
+            }
         })
         .collect();
     let observed = format!("{} named, {distinct} distinct", facts.documents.len());

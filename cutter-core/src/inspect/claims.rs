@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::approval::ApprovalPolicy;
 use crate::digest::Digest;
 use crate::id::RunId;
-use crate::machine::run::{Phase, Stage};
+use crate::machine::run::{Phase, RunState, Stage};
 use crate::naming::DocumentName;
 use crate::sidecar::{ApprovalRecord, PhaseResult, Sidecar};
 
@@ -27,6 +27,8 @@ pub struct Claims {
     pub passed: BTreeSet<Phase>,
     /// How far it came; `None` if it was voided.
     pub stage: Option<Stage>,
+    /// Whether it was voided.
+    pub voided: bool,
     /// Who may approve, and how.
     pub policy: ApprovalPolicy,
     /// Fingerprint of the key that signed its creation, if that is known.
@@ -49,6 +51,7 @@ impl Claims {
             pins: sidecar.context_pins.clone(),
             passed: Phase::ALL.iter().copied().filter(passed).collect(),
             stage: sidecar.run_state().ok().and_then(|s| s.stage()),
+            voided: matches!(sidecar.run_state(), Ok(RunState::Voided { .. })),
             policy: sidecar.settings.approval.clone(),
             creator: Some(sidecar.creation.fingerprint.clone()),
             approvals: sidecar.sovereign_approvals.clone(),
@@ -93,6 +96,7 @@ impl Claims {
             run_id: run_id.clone(),
             document_id,
             stage: phases.last().map(|(phase, _)| phase.to()),
+            voided: false,
             passed: phases.iter().map(|(phase, _)| *phase).collect(),
             pins,
             policy,

@@ -1,7 +1,7 @@
 //! From titles in order to a partition with addresses: nesting, folding, depth,
 //! duplicates and citation addresses. The rules are those of the addresses (1 to 8).
 
-use alloc::borrow::ToOwned;
+use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -19,25 +19,32 @@ use super::{
 };
 
 /// A heading with its title read, in bytes of the file.
-pub(super) struct Title {
+pub(super) struct Title<'a> {
     pub(super) level: u8,
     pub(super) span: Region,
     /// Where `raw` starts.
     pub(super) text_start: usize,
-    pub(super) raw: String,
-    pub(super) plain: String,
+    pub(super) raw: &'a str,
+    pub(super) plain: Cow<'a, str>,
 }
 
 /// A title with its place in the document's structure.
-struct Node<'p> {
-    title: Title,
-    kind: &'p str,
+struct Node<'a> {
+    title: Title<'a>,
+    kind: &'a str,
     label: Option<String>,
     /// The order for nesting: less contains more.
     order: u64,
     designated: bool,
     body_start: usize,
-    rest: String,
+    /// Where in the plain title the designator ends.
+    rest_at: usize,
+}
+
+impl Node<'_> {
+    fn rest(&self) -> &str {
+        self.title.plain.get(self.rest_at..).unwrap_or_default()
+    }
 }
 
 pub(super) struct Assembler<'a> {
@@ -47,17 +54,65 @@ pub(super) struct Assembler<'a> {
     context: &'a MarkContext<'a>,
     warnings: Vec<Warning>,
     lines: Lines<'a>,
-    /// How often each address was asked for.
-    taken: BTreeMap<String, u32>,
+    names: Names,
     candidates: Vec<Candidate>,
     duplicates: Vec<Duplicate>,
     folded: usize,
 }
 
-/// An open division: its order, its address and what its children's addresses start with.
+/// An open division: its order and its unit.
 struct Open {
     order: u64,
-    address: Address,
+    unit: Place,
+}
+
+/// What an address lies under: a unit, by its index, or the document (`None`).
+type Place = Option<usize>;
+
+/// Which names are taken under each place. Short names under a known place compare much
+/// faster than whole addresses, of which a document's all begin alike.
+#[derive(Default)]
+struct Names {
+    root: BTreeMap<String, Taken>,
+    /// By unit.
+    below: Vec<BTreeMap<String, Taken>>,
+    /// What each unit's address lies under.
+    parents: Vec<Place>,
+}
+
+/// A name that is taken: by which unit first, and how often it was asked for.
+struct Taken {
+    first: usize,
+    count: u32,
+}
+
+impl Names {
+    fn under(&self, place: Place) -> Option<&BTreeMap<String, Taken>> {
+        place.map_or(Some(&self.root), |unit| self.below.get(unit))
+    }
+
+    /// Takes `name` for the next unit and says how often it was asked for, from 1.
+    fn take(&mut self, place: Place, name: String) -> u32 {
+        let unit = self.below.len();
+        self.below.push(BTreeMap::new());
+        self.parents.push(place);
+        let names = match place {
+            Some(place) => &mut self.below[place],
+            None => &mut self.root,
+        };
+        let taken = names.entry(name).or_insert(Taken { first: unit, count: 0 });
+        taken.count += 1;
+        taken.count
+    }
+
+    /// The unit whose address is the document's with these names below it.
+    fn find<'n>(&self, names: impl Iterator<Item = &'n str>) -> Place {
+        let mut at = None;
+        for name in names {
+            at = Some(self.under(at)?.get(name)?.first);
+        }
+        at
+    }
 }
 
 impl<'a> Assembler<'a> {
@@ -75,24 +130,24 @@ impl<'a> Assembler<'a> {
             context,
             warnings,
             lines: Lines::new(source),
-            taken: BTreeMap::new(),
+            names: Names::default(),
             candidates: Vec::new(),
             duplicates: Vec::new(),
             folded: 0,
         }
     }
 
-    pub(super) fn assemble(mut self, titles: Vec<Title>) -> Result<Marked, MarkError> {
+    pub(super) fn assemble(mut self, titles: Vec<Title<'a>>) -> Result<Marked, MarkError> {
         let found = titles.len();
         let nodes = self.fold(self.read(titles));
         let named = nodes.iter().filter(|node| node.designated).count();
-        let root = self.context.document_id.address();
+        self.candidates.reserve_exact(nodes.len() + 1);
         let is_document = lone_title(&nodes);
         let first = nodes.first().map_or(self.region.end, |node| node.title.span.start);
         let blank =
             self.text[..first - self.region.start].chars().all(|c| c.is_whitespace() || c == '\u{feff}');
         if !self.region.is_empty() && (!blank || nodes.is_empty()) {
-            let front = self.name(&root, "front", None, self.region.start)?;
+            let front = self.name(None, "front", None, self.region.start)?;
             self.push(front, "front", "", Region { start: self.region.start, end: self.region.start }, None);
         }
         let depth =
@@ -101,8 +156,9 @@ impl<'a> Assembler<'a> {
         let mut merged = 0usize;
         for (i, node) in nodes.into_iter().enumerate() {
             if i == 0 && is_document {
-                let address = self.name_whole(root.clone(), node.title.span.start)?;
-                self.push(address, "document", &node.rest, node.title.span, Some(node.body_start));
+                let address = self.context.document_id.address();
+                self.names.take(None, String::new());
+                self.push(address, "document", node.rest(), node.title.span, Some(node.body_start));
                 continue;
             }
             while open.last().is_some_and(|parent| parent.order >= node.order) {
@@ -112,19 +168,18 @@ impl<'a> Assembler<'a> {
                 merged += 1;
                 continue;
             }
-            let parent = open.last().map_or(&root, |parent| &parent.address);
-            let base = flat_base(parent, node.kind, node.label.as_deref()).unwrap_or_else(|| parent.clone());
-            let address = self.name(&base, node.kind, node.label.as_deref(), node.title.span.start)?;
-            self.push(address.clone(), node.kind, &node.rest, node.title.span, Some(node.body_start));
-            open.push(Open { order: node.order, address });
+            let base = self.base(open.last().and_then(|parent| parent.unit), &node);
+            let address = self.name(base, node.kind, node.label.as_deref(), node.title.span.start)?;
+            open.push(Open { order: node.order, unit: Some(self.candidates.len()) });
+            self.push(address, node.kind, node.rest(), node.title.span, Some(node.body_start));
         }
         self.finish(found, named, merged, is_document)
     }
 
     /// Reads designators and slugs.
-    fn read(&self, titles: Vec<Title>) -> Vec<Node<'a>> {
+    fn read(&self, titles: Vec<Title<'a>>) -> Vec<Node<'a>> {
         let profile = self.context.profile;
-        let read = |title: Title| {
+        let read = |title: Title<'a>| {
             let level = u64::from(title.level);
             let Some(found) = designate(profile, &title.plain) else {
                 let order = match profile.nesting {
@@ -133,8 +188,8 @@ impl<'a> Assembler<'a> {
                     Nesting::Rank => (1 << 33) + level,
                 };
                 let label = slug(&title.plain);
-                let (body_start, rest) = (title.span.end, title.plain.clone());
-                return Node { title, kind: "h", label, order, designated: false, body_start, rest };
+                let body_start = title.span.end;
+                return Node { title, kind: "h", label, order, designated: false, body_start, rest_at: 0 };
             };
             let order = match profile.nesting {
                 Nesting::Level => level,
@@ -147,8 +202,8 @@ impl<'a> Assembler<'a> {
             } else {
                 title.span.end
             };
-            let (kind, label, rest) = (found.kind, found.label, found.rest.to_owned());
-            Node { title, kind, label, order, designated: true, body_start, rest }
+            let (kind, label) = (found.kind, found.label);
+            Node { title, kind, label, order, designated: true, body_start, rest_at: consumed }
         };
         titles.into_iter().map(read).collect()
     }
@@ -166,7 +221,7 @@ impl<'a> Assembler<'a> {
             if let Some(last) = out.last_mut() {
                 let between = self.source.get(last.title.span.end..node.title.span.start).unwrap_or_default();
                 let bare =
-                    last.designated && last.rest.is_empty() && !node.designated && node.label.is_some();
+                    last.designated && last.rest().is_empty() && !node.designated && node.label.is_some();
                 let follows = bare && between.trim_ascii().is_empty();
                 let (above, below) = (last.title.level, node.title.level);
                 // Alone one level deeper: the next heading that is not inside it is not its sibling.
@@ -174,7 +229,7 @@ impl<'a> Assembler<'a> {
                 let fits = fold == FoldTitles::Any || below == above || alone;
                 if follows && fits {
                     last.title.span.end = node.title.span.end;
-                    last.rest = node.rest;
+                    (last.title.plain, last.rest_at) = (node.title.plain, node.rest_at);
                     self.folded += 1;
                     continue;
                 }
@@ -186,34 +241,45 @@ impl<'a> Assembler<'a> {
 
     fn name(
         &mut self,
-        parent: &Address,
+        place: Place,
         kind: &str,
         label: Option<&str>,
         at: usize,
     ) -> Result<Address, MarkError> {
-        let mut segment = kind.to_owned();
+        let mut segment = String::with_capacity(kind.len() + label.map_or(0, |label| label.len() + 1));
+        segment.push_str(kind);
         if let Some(label) = label {
             segment.push('-');
             segment.push_str(label);
         }
-        match parent.child(&segment) {
-            Ok(address) => self.name_whole(address, at),
-            Err(source) => Err(self.address_error(source, at)),
-        }
+        let address = match place.and_then(|unit| self.candidates.get(unit)) {
+            Some(parent) => parent.address.child(&segment),
+            None => self.context.document_id.child(&segment),
+        };
+        let address = address.map_err(|source| self.address_error(source, at))?;
+        let nth = self.names.take(place, segment);
+        if nth == 1 { Ok(address) } else { self.number(address, nth, at) }
+    }
+
+    /// What the address of `node` lies under. A decimal number holds its parents' numbers,
+    /// so `4.2` under `4` is their sibling in the address: `doc/sec-4.2`.
+    fn base(&self, parent: Place, node: &Node<'_>) -> Place {
+        let flat = |unit: usize| {
+            let last = self.candidates.get(unit)?.address.last()?;
+            let rest = node.label.as_deref()?.strip_prefix(last.label?)?;
+            let below = last.kind == node.kind && last.occurrence == 1;
+            (below && rest.starts_with('.') && !rest.starts_with("..")).then_some(())?;
+            self.names.parents.get(unit).copied()
+        };
+        parent.and_then(flat).unwrap_or(parent)
     }
 
     fn address_error(&mut self, source: AddressError, at: usize) -> MarkError {
         MarkError::Address { line: self.lines.line_of(at), source }
     }
 
-    /// `address`, or with `~2`, `~3`, … where it is taken (rule 3).
-    fn name_whole(&mut self, address: Address, at: usize) -> Result<Address, MarkError> {
-        let count = self.taken.entry(address.as_str().to_owned()).or_insert(0);
-        *count += 1;
-        let nth = *count;
-        if nth == 1 {
-            return Ok(address);
-        }
+    /// The address that is taken with `~2`, `~3`, … (rule 3).
+    fn number(&mut self, address: Address, nth: u32, at: usize) -> Result<Address, MarkError> {
         let numbered =
             Address::parse(&format!("{address}~{nth}")).map_err(|source| self.address_error(source, at))?;
         let ordinal = u32::try_from(self.candidates.len()).unwrap_or(u32::MAX);
@@ -258,7 +324,7 @@ impl<'a> Assembler<'a> {
         merged: usize,
         is_document: bool,
     ) -> Result<Marked, MarkError> {
-        cite(&mut self.candidates, &self.context.profile.citation_kinds, &self.taken);
+        cite(&mut self.candidates, &self.context.profile.citation_kinds, &self.names);
         check_partition(self.region, self.candidates.iter().map(|c| (c.start, c.end)))?;
         if self.region.is_empty() {
             push_bounded(
@@ -305,16 +371,6 @@ fn lone_title(nodes: &[Node<'_>]) -> bool {
     nodes.first().is_some_and(|n| n.title.level == 1 && ones == 1 && !n.designated && n.label.is_some())
 }
 
-/// A decimal number holds its parents' numbers, so `4.2` under `4` is their sibling in the
-/// address: `doc/sec-4.2`. Returns the address that both lie under.
-fn flat_base(parent: &Address, kind: &str, label: Option<&str>) -> Option<Address> {
-    let last = parent.last()?;
-    let rest = label?.strip_prefix(last.label?)?;
-    (last.kind == kind && last.occurrence == 1 && rest.starts_with('.') && !rest.starts_with(".."))
-        .then(|| parent.parent())
-        .flatten()
-}
-
 /// For each heading the next one at its level or above, in linear time.
 fn next_at_or_above(levels: &[u8]) -> Vec<Option<usize>> {
     let mut next = alloc::vec![None; levels.len()];
@@ -330,8 +386,8 @@ fn next_at_or_above(levels: &[u8]) -> Vec<Option<usize>> {
 }
 
 /// Fills in citation addresses where they are unique, among themselves and beside every
-/// canonical address (`taken`, without `~n`) that is another unit's.
-fn cite(candidates: &mut [Candidate], kinds: &[String], taken: &BTreeMap<String, u32>) {
+/// canonical address that is another unit's.
+fn cite(candidates: &mut [Candidate], kinds: &[String], names: &Names) {
     let cited: Vec<Option<Address>> = candidates.iter().map(|c| c.address.citation(kinds)).collect();
     let mut uses: BTreeMap<&Address, u32> = BTreeMap::new();
     for citation in cited.iter().flatten() {
@@ -339,7 +395,7 @@ fn cite(candidates: &mut [Candidate], kinds: &[String], taken: &BTreeMap<String,
     }
     let is_unique = |candidate: &Candidate, citation: &Address| {
         uses.get(citation).is_some_and(|&n| n == 1)
-            && (*citation == candidate.address || !taken.contains_key(citation.as_str()))
+            && (*citation == candidate.address || names.find(citation.as_str().split('/').skip(1)).is_none())
     };
     let unique: Vec<bool> = candidates
         .iter()

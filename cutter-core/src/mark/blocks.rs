@@ -4,6 +4,7 @@
 //! extensions: a `#` in a fence, an indented block, an HTML comment, a quote or a list is
 //! no heading.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -100,7 +101,7 @@ pub(super) fn title_span(text: &str, heading: &Heading) -> Range<usize> {
 
 /// A heading's title: inline markup, `{#id}` and invisible characters removed, white
 /// space collapsed, NFC. Superscript digits stay superscript (`14<sup>1</sup>` is `14¹`).
-pub(super) fn plain_title(raw: &str) -> String {
+pub(super) fn plain_title(raw: &str) -> Cow<'_, str> {
     let mut end = raw.len().min(MAX_TITLE_BYTES);
     while !raw.is_char_boundary(end) {
         end -= 1;
@@ -136,7 +137,7 @@ pub(super) fn plain_title(raw: &str) -> String {
             _ => {}
         }
     }
-    clean(&out)
+    Cow::Owned(clean(&out).into_owned())
 }
 
 const fn superscript(c: char) -> char {

@@ -45,7 +45,9 @@ pub(super) fn designate<'p, 't>(profile: &'p Profile, title: &'t str) -> Option<
 }
 
 fn word_first<'p, 't>(profile: &'p Profile, title: &'t str) -> Option<Designation<'p, 't>> {
+    let first = title.chars().next()?;
     let words = profile.designators.iter().flat_map(|d| d.words.iter().map(move |word| (d, word)));
+    let words = words.filter(|(_, word)| word.chars().next().is_none_or(|want| is_letter(first, want)));
     // The longest word that stands at the start wins: `subsection` before `sub`, `§§` before `§`.
     let (designator, word, after) = words
         .filter_map(|(d, word)| strip_word(title, word).map(|after| (d, word, after)))
@@ -78,14 +80,23 @@ fn found<'p, 't>(designator: &'p Designator, label: Option<String>, rest: &'t st
 fn strip_word<'t>(title: &'t str, word: &str) -> Option<&'t str> {
     let mut rest = title.chars();
     for want in word.chars() {
-        let have = rest.next()?;
-        if have != want && !have.to_lowercase().eq(core::iter::once(want)) {
+        if !is_letter(rest.next()?, want) {
             return None;
         }
     }
     let after = rest.as_str();
     let ends_in_letter = word.ends_with(char::is_alphanumeric);
     (!ends_in_letter || !after.starts_with(char::is_alphanumeric)).then_some(after)
+}
+
+/// True where `have` is `want`, or `want` is its lower case.
+fn is_letter(have: char, want: char) -> bool {
+    have == want
+        || if have.is_ascii() {
+            have.to_ascii_lowercase() == want
+        } else {
+            have.to_lowercase().eq(core::iter::once(want))
+        }
 }
 
 fn number_after<'t>(
@@ -182,8 +193,18 @@ fn number<'t>(profile: &Profile, numerals: &[Numeral], text: &'t str) -> Option<
 
 fn number_word<'t>(profile: &Profile, text: &'t str) -> Option<(String, &'t str)> {
     let end = text.find(|c: char| !c.is_alphabetic() && c != '-').unwrap_or(text.len());
-    let value = profile.number_words.get(&text[..end].to_lowercase())?;
-    Some((value.clone(), &text[end..]))
+    let (word, rest) = text.split_at(end);
+    // A line of text is no number, and the longest words are short.
+    let mut buffer = [0u8; 32];
+    let value = match buffer.get_mut(..word.len()) {
+        Some(lower) if word.is_ascii() => {
+            lower.copy_from_slice(word.as_bytes());
+            lower.make_ascii_lowercase();
+            profile.number_words.get(core::str::from_utf8(lower).ok()?)?
+        }
+        _ => profile.number_words.get(&word.to_lowercase())?,
+    };
+    Some((value.clone(), rest))
 }
 
 /// `Fourteenth`, `14th`, `14.`, `XIV.` before a word.
@@ -327,8 +348,10 @@ pub(super) fn section_type<'p>(profile: &'p Profile, kind: &str, title: &str) ->
 
 /// True where `words` stands in `text` as whole words; `starts` are where words start.
 fn holds_words(text: &str, starts: &[usize], words: &str) -> bool {
+    let first = words.bytes().next();
     starts.iter().any(|&at| {
-        text[at..].strip_prefix(words).is_some_and(|after| !after.starts_with(char::is_alphanumeric))
+        text.as_bytes().get(at).copied() == first
+            && text[at..].strip_prefix(words).is_some_and(|after| !after.starts_with(char::is_alphanumeric))
     })
 }
 

@@ -1,6 +1,5 @@
 //! The Markdown marker: headings at the top level are the seams of the cut.
 
-use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -24,8 +23,9 @@ impl Marker for MarkdownMarker {
         let text = region_text(whole, region)?;
         let mut warnings = Vec::new();
         let mut lines = Lines::new(source);
-        let mut titles = Vec::new();
-        for heading in scan_headings(text).unwrap_or_else(|| parsed_headings(text)) {
+        let headings = scan_headings(text).unwrap_or_else(|| parsed_headings(text));
+        let mut titles = Vec::with_capacity(headings.len());
+        for heading in headings {
             let span = title_span(text, &heading);
             let raw = &text[span.clone()];
             if heading.setext
@@ -40,7 +40,7 @@ impl Marker for MarkdownMarker {
                 level: heading.level,
                 span: shift(&heading, region.start),
                 text_start: region.start + span.start,
-                raw: raw.to_owned(),
+                raw,
                 plain: plain_title(raw),
             });
         }

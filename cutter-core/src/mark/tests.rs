@@ -1,3 +1,5 @@
+//! Markers: what every marker must hold, what headings are called, and what real files do.
+
 use super::*;
 use std::vec::Vec;
 

@@ -94,10 +94,10 @@ impl Tx<'_> {
                 at: self.cx.at,
             },
         );
-        if let (EffectName::Sg1Review, Some(entry_id), Some(history_id)) =
-            (self.cx.key.effect, write.entry_id, write.history_id)
-        {
+        if let (false, Some(entry_id), Some(history_id)) = (sg2, write.entry_id, write.history_id) {
             let to = match write.decision {
+                // at SG_3 what was approved before is to be asked again
+                _ if self.cx.key.effect == EffectName::Sg3Review => S::ReviewedDeferred,
                 ReviewVerdict::Approve => S::ReviewedApproved,
                 ReviewVerdict::Defer => S::ReviewedDeferred,
                 ReviewVerdict::Reject => S::ReviewedRejected,

@@ -126,6 +126,15 @@ impl World {
         }
     }
 
+    /// Changes a document's title: part of its closure, and so of its base state, but of no
+    /// survey. Returns whether there is such a document.
+    pub fn retitle(&self, document_id: &str, title: &str) -> bool {
+        let mut inner = self.lock();
+        inner.data.alterations += 1;
+        let row = inner.data.tables.documents.get_mut(document_id);
+        row.map(|row| row.title = title.to_string()).is_some()
+    }
+
     /// Adds a copy of a live unit under another address, as a foreign writer would. Returns
     /// whether there was one to copy.
     pub fn intrude_unit(&self, like: &str, canonical_address: &str) -> bool {
@@ -188,6 +197,18 @@ impl World {
     /// Removes a stored backup. Returns whether there was one.
     pub fn drop_backup(&self, run_id: &RunId, name: &str) -> bool {
         self.lock().data.backups.blobs.remove(&(run_id.clone(), name.to_string())).is_some()
+    }
+
+    /// Loses the run store's part of a run (sidecar, claim, mirrors), as another home on the
+    /// same database has none of it.
+    pub fn forget_run(&self, run_id: &RunId) {
+        let mut inner = self.lock();
+        let runs = &mut inner.data.runs;
+        runs.revisions.remove(run_id);
+        runs.mirrors.retain(|(run, _), _| run != run_id);
+        for claims in runs.claims.values_mut() {
+            claims.retain(|claim| claim.run_id != *run_id);
+        }
     }
 
     /// Whether the backup target answers.

@@ -1,4 +1,7 @@
+//! The plan: digests, order, and every refusal.
+
 use super::*;
+use crate::key;
 use std::vec::Vec;
 
 struct Given {

@@ -245,7 +245,8 @@ pub struct ReviewWrite {
     pub decision: ReviewVerdict,
     /// The backlog entry, where the run has one.
     pub entry_id: Option<Uuid>,
-    /// Id of the history row, where the entry's status moves.
+    /// Id of the history row, where the entry's status moves: at SG_1 by the decision (S1 → S2,
+    /// S3 or S4), at SG_3 back from an approval that will be asked for again (S2 → S3).
     pub history_id: Option<Uuid>,
     /// The change set, once there is one.
     pub change_set_id: Option<Uuid>,

@@ -93,6 +93,7 @@ pub(crate) fn tool(name: &'static str, at_least: u32, dsn: &Dsn) -> Result<Comma
 /// A running tool. It is killed with this value, and at the deadline.
 pub(crate) struct ToolRun {
     name: &'static str,
+    started: Instant,
     child: Arc<Mutex<Child>>,
     stderr: Option<std::thread::JoinHandle<String>>,
     /// Dropped when the tool is over: the watch ends.
@@ -132,7 +133,7 @@ impl ToolRun {
             });
             (done, watch)
         });
-        Ok(Self { name, child, stderr, watch })
+        Ok(Self { name, started: Instant::now(), child, stderr, watch })
     }
 
     fn child(&self) -> std::sync::MutexGuard<'_, Child> {
@@ -169,7 +170,8 @@ impl ToolRun {
             return Ok(());
         }
         if is_late {
-            return Err(PgError::Deadline { waited_ms: 0 });
+            let waited_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+            return Err(PgError::Deadline { waited_ms });
         }
         Err(failed(self.name, &format!("{} ({status})", redact(&stderr, dsn))))
     }

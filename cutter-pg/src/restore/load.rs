@@ -10,12 +10,15 @@ use std::io::{Read, Write as _};
 
 use postgres::Transaction;
 
-use super::error::RestoreError;
+use super::error::{RestoreError, damaged};
 use super::reader::{ArchiveReader, Part};
 use crate::backup::copy_failed;
 use crate::backup::format::{ArchiveTrailer, SectionHead};
 use crate::backup::tables::{TABLES, Table};
 use crate::error::PgError;
+
+/// Most bytes of fingerprints: they are kept in memory to name what differs.
+const MAX_FINGERPRINT_BYTES: usize = 16 * 1024 * 1024;
 
 /// What is done to a section before its rows go into their table.
 #[derive(Debug, Clone, Copy)]
@@ -87,12 +90,16 @@ pub(super) fn load<R: Read>(
     transaction: &mut Transaction<'_>,
     archive: &mut ArchiveReader<R>,
 ) -> Result<(ArchiveTrailer, Vec<Vec<u8>>), RestoreError> {
-    let mut fingerprints = Vec::new();
+    let (mut fingerprints, mut bytes) = (Vec::new(), 0);
     loop {
         match archive.next()? {
             Part::Section(head) => match TABLES.iter().find(|table| table.name == head.name) {
                 Some(table) => load_section(transaction, archive, &head, table)?,
                 None => archive.rows(&head, |row| {
+                    bytes += row.len();
+                    if bytes > MAX_FINGERPRINT_BYTES {
+                        return Err(damaged("in its fingerprints", MAX_FINGERPRINT_BYTES, "more bytes"));
+                    }
                     fingerprints.push(row.to_vec());
                     Ok(())
                 })?,

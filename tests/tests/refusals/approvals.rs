@@ -9,7 +9,7 @@ use cutter_core::driver::{DriveError, Outcome};
 use cutter_core::memory::{BadSignature, Fault, FaultKind, FaultPlan, When};
 use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::environment::IdSource;
-use cutter_tests::refusal::{Gate, asked, failed};
+use cutter_tests::refusal::{Gate, asked};
 use cutter_tests::{SOVEREIGN, Scenario};
 use uuid::Uuid;
 
@@ -49,7 +49,6 @@ fn refused_at(gate: Gate, forge: Forge, invariant: &str) {
     s.resumed(&run_id);
     assert_eq!(s.stored(&run_id).revision, revision, "looking again at the same document writes nothing");
 
-    let _ = s.world.person(SOVEREIGN);
     let heir = s.answer(&ask, ReviewVerdict::Approve);
     let key_is_good = !matches!(invariant, "approval.signature") || s.key_is_good(&heir);
     if key_is_good {
@@ -517,15 +516,14 @@ fn review_decision_id_reused_from_a_prior_run_is_refused() {
     let driven = s.resume(&ports, &run_id).unwrap();
     let decisions = s.count("review_decision", "review_decision_id", &used.to_string());
     assert_eq!(decisions, 1, "the prior run's row stands alone");
-    let _ = driven;
-    reused(&s, &run_id, &driven);
-}
-
-fn reused(s: &Scenario, run_id: &cutter_core::id::RunId, driven: &cutter_core::driver::Driven) {
-    let stop = failed(driven);
-    assert_eq!(stop.code, "failed_lifecycle_authz", "{stop:?}");
-    assert!(stop.detail.iter().any(|d| d.contains("lifecycle_request.decision_new")), "{stop:?}");
-    s.assert_report_filed(&s.stored(run_id), s.stored(run_id).stops.last().unwrap());
-    assert_eq!(s.count("information_unit", "lifecycle_status", "enacted"), 7, "the prior run's own units");
-    s.void_signed(run_id);
+    let (code, says) = ("STOP_DRIFT_review_decisions", ["review_decisions: expected 0, observed 1"]);
+    s.assert_stopped(&driven, code, "stopped_drift", "write_verified", &says);
+    assert_eq!(s.rows_of("approval_use").len(), 3, "nothing is enacted on it");
+    // acknowledged, the run asks under a decision of its own
+    s.answer_stop(&run_id, cutter_core::naming::EscalationKind::DriftAck, &[]);
+    let ask = asked(&s.resumed(&run_id));
+    assert_eq!(ask.occurrence, 2);
+    assert_ne!(ask.required["review_decision_id"], used.to_string());
+    s.sign(&ask, ReviewVerdict::Approve);
+    s.finish(&run_id);
 }

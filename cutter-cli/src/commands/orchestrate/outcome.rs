@@ -47,7 +47,7 @@ pub(crate) fn present(driven: &Driven, runs: &dyn RunStore, waited: Option<&str>
         Driver::Paused { ask, invalid } => {
             not_accepted.clone_from(invalid);
             let moved = waited != Some(ask.request_path.as_str());
-            let exit = if moved && invalid.is_empty() { Exit::DONE } else { Exit::APPROVAL };
+            let exit = if moved { Exit::DONE } else { Exit::APPROVAL };
             (exit, if moved { Event::Gate } else { Event::Other })
         }
         Driver::Stopped(stop) | Driver::Failed(stop) => (Exit::of(exit_code_of(&stop.code)), Event::Stop),
@@ -68,6 +68,12 @@ impl Presented {
             Event::Gate => wire::tell(&cx.out, "on_gate", &config.hooks.on_gate, &document),
             Event::Stop => wire::tell(&cx.out, "on_stop", &config.hooks.on_stop, &document),
             Event::Other => {}
+        }
+        if self.exit == Exit::APPROVAL
+            && self.approvals_not_accepted.is_empty()
+            && self.summary.stop.is_none()
+        {
+            cx.out.warn("no approval that answers this request was found; the run waits as before");
         }
         cx.out.result_as(self.exit, || people(self), self)
     }

@@ -3,6 +3,8 @@
 use clap::Args;
 use cutter_core::driver::{self, Outcome as Driver};
 
+use futures_executor::block_on;
+
 use super::present;
 use crate::app::Context;
 use crate::commands::RunArg;
@@ -33,7 +35,21 @@ pub(crate) fn run(cx: &Context, args: &StopArgs) -> Outcome {
     let caller = wire::caller(&config, "orchestrate stop");
     let run_id = &args.run.run_id;
     let driving = Driving { ports: &opened.ports, caller: &caller, run_id: Some(run_id), document_id: None };
-    let driven = wire::drive(driving, driver::stop(&opened.ports, &caller, run_id, &args.reason))?;
+    let holder = block_on(opened.stores.runs.lock_holder(run_id))?;
+    let driven = match wire::drive(driving, driver::stop(&opened.ports, &caller, run_id, &args.reason)) {
+        Ok(driven) => driven,
+        Err(failure) => {
+            // another process drives it: the request is left for that one
+            let requested = block_on(opened.stores.runs.stop_request(run_id))?;
+            let own = requested.is_some_and(|r| holder.is_some() && r.at >= caller.holder.since);
+            if !own {
+                return Err(failure);
+            }
+            let machine = serde_json::json!({ "run_id": run_id, "requested": true, "holder": holder });
+            let next = format!("cutter orchestrate wait --run-id {run_id}");
+            return cx.out.result(|| format!("{}\nnext: {next}\n", failure.what), &machine);
+        }
+    };
     let mut presented = present(&driven, opened.stores.runs.as_ref(), None);
     if matches!(driven.outcome, Driver::Stopped(_)) {
         // it was asked to stop, and it did

@@ -1,0 +1,127 @@
+//! `verify`, `recover` and `backup`: what they find, and what they refuse to guess.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use super::bench::{Bench, files, text};
+
+fn edit(path: &Path, from: &str, to: &str) {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let text = std::fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{}", path.display());
+    // in place, as an intruder would: the link count stays
+    std::fs::write(path, text.replacen(from, to, 1)).unwrap();
+}
+
+fn failed(verified: &serde_json::Value) -> Vec<String> {
+    let checks = verified["checks"].as_array().unwrap();
+    let names =
+        checks.iter().filter(|c| c["ok"] == false).map(|c| c["invariant"].as_str().unwrap().to_owned());
+    names.collect()
+}
+
+fn document(bench: &Bench, id: &str, name: &str) -> std::path::PathBuf {
+    let folder = bench.home.join("kb/knowledge/dev/laws").join(id.to_ascii_lowercase());
+    files(&folder).into_iter().find(|p| p.to_string_lossy().contains(name)).unwrap()
+}
+
+#[test]
+fn an_edited_document_is_found_with_and_without_the_runs_folder() {
+    let bench = Bench::shared();
+    let run = bench.finished("EDITED", &text(20));
+    let alone = |folder: &str| {
+        let mut command = bench.command();
+        command.env("CUTTER_RUNS_DIR", folder);
+        super::bench::ran(command.args(["verify", "--run-id", &run, "--json"]).output().unwrap())
+    };
+    let verified = alone("/nonexistent").expect(0).json();
+    assert!(verified["not_checked"][0].as_str().unwrap().contains("folder is not here"), "{verified}");
+    edit(&document(bench, "EDITED", "06-cut-leg-a"), "Cut", "cUt");
+    let verified = bench.run(&["verify", "--run-id", &run, "--json"]).expect(6).json();
+    assert!(failed(&verified).iter().all(|name| name.contains("06-cut-leg-a")), "{verified}");
+    let verified = alone("/nonexistent").expect(6).json();
+    assert!(failed(&verified).iter().all(|name| name.contains("06-cut-leg-a")), "{verified}");
+}
+
+#[test]
+fn an_edited_approval_is_found() {
+    let bench = Bench::shared();
+    let run = bench.finished("FORGED", &text(21));
+    edit(&document(bench, "FORGED", "SG1-cut-authz-approval"), "decision: approve", "decision: reject!");
+    let verified = bench.run(&["verify", "--run-id", &run, "--json"]).expect(6).json();
+    let failed = failed(&verified);
+    for what in ["unedited", "signature"] {
+        assert!(failed.iter().any(|name| name.ends_with(what)), "{what}: {failed:?}");
+    }
+}
+
+#[test]
+fn a_broken_record_is_recovered_or_the_reason_is_given() {
+    let bench = Bench::shared();
+    let run = bench.parked("BROKEN", &text(22));
+    let revisions = bench.run_folder(&run).join("rev");
+    let highest = || {
+        let number = |path: &std::path::PathBuf| {
+            path.file_stem().unwrap().to_string_lossy().trim_start_matches('0').parse::<u64>().unwrap_or(0)
+        };
+        files(&revisions).into_iter().max_by_key(number).unwrap()
+    };
+    edit(&highest(), "\"BROKEN\"", "\"BROKEM\"");
+    let status = bench.run(&["orchestrate", "status", "--run-id", &run]).expect(6);
+    assert!(status.stderr.contains("recover"), "{}", status.stderr);
+    bench.resume(&run).expect(6);
+    let before = files(&revisions).len();
+    bench.run(&["orchestrate", "recover", "--run-id", &run, "--dry-run"]).expect(0);
+    assert_eq!(files(&revisions).len(), before);
+    bench.run(&["orchestrate", "recover", "--run-id", &run]).expect(0);
+    let resumed = bench.resume(&run).json();
+    assert_eq!(resumed["state"], "awaiting_cut_authorization", "{resumed}");
+    bench.approve(&run, "cut");
+    assert_eq!(bench.resume(&run).expect(0).json()["state"], "awaiting_lifecycle_authorization");
+
+    // without any record nothing is guessed
+    let moved = bench.home.join("moved");
+    std::fs::rename(bench.run_folder(&run), &moved).unwrap();
+    let lost = bench.run(&["orchestrate", "recover", "--run-id", &run]).expect(6);
+    assert!(lost.stderr.contains("cannot be rebuilt"), "{}", lost.stderr);
+    assert!(!bench.run_folder(&run).exists());
+    std::fs::rename(&moved, bench.run_folder(&run)).unwrap();
+}
+
+#[test]
+fn a_lost_record_is_recovered_from_the_stop_report() {
+    let bench = Bench::shared();
+    let run = bench.parked("LOST", &text(23));
+    bench.run(&["orchestrate", "stop", "--run-id", &run, "--reason", "moving house"]).expect(0);
+    std::fs::remove_dir_all(bench.run_folder(&run)).unwrap();
+    bench.run(&["orchestrate", "status", "--run-id", &run]).expect(66);
+    let recovered = bench.run(&["orchestrate", "recover", "--run-id", &run, "--json"]).expect(0).json();
+    assert!(recovered["from"].as_str().unwrap().contains("stop-route-report-1-"), "{recovered}");
+    assert_eq!(bench.status(&run)["state"], "stopped_moving_house");
+}
+
+#[test]
+fn a_backup_is_inspected_and_restored_into_a_scratch_database_only() {
+    let bench = Bench::shared();
+    let run = bench.parked("SAVED", &text(24));
+    bench.run(&["backup", "inspect", "--run-id", &run]).expect(0);
+    let key = bench.home.join("keys/backup.secret.asc");
+    let inspect = ["backup", "inspect", "--run-id", &run, "--key", key.to_str().unwrap(), "--json"];
+    let inspected = bench.run(&inspect).expect(0).json();
+    assert_eq!(inspected["archive"]["complete"], true);
+    assert_eq!(inspected["plaintext_matches"], true);
+    let restore = ["backup", "restore", "--run-id", &run, "--into", "scratch_saved", "--json"];
+    let restored = bench.run(&restore).expect(0).json();
+    assert_eq!(restored["base_state_sha"], bench.status(&run)["digests"]["base_state_sha"]);
+    bench.run(&restore).expect(2);
+    bench.run(&["backup", "restore", "--run-id", &run, "--into", "cutter"]).expect(2);
+    let blob = bench.run_folder(&run).join(inspected["recorded"]["blob"]["name"].as_str().unwrap());
+    let mut bytes = std::fs::read(&blob).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::set_permissions(&blob, std::fs::Permissions::from_mode(0o600)).unwrap();
+    std::fs::write(&blob, bytes).unwrap();
+    bench.run(&["backup", "inspect", "--run-id", &run]).expect(6);
+    bench.run(&["backup", "restore", "--run-id", &run, "--into", "scratch_other"]).expect(6);
+    assert!(!files(&bench.home).iter().any(|p| p.to_string_lossy().ends_with(".tmp")));
+}
