@@ -121,7 +121,10 @@ fn commands_are_found_and_split_as_a_shell_would() {
     let text = "`cutter why --run-id RUN` and\n\n```text\n$ cutter plan a.md --json | jq .\nnext: cutter doctor\n\
                 CUTTER_HOME=/srv/c cutter db status\nother\n```\n";
     let found = shown(text);
-    assert_eq!(found, ["cutter why --run-id RUN", "cutter plan a.md --json", "cutter doctor", "cutter db status"]);
+    assert_eq!(
+        found,
+        ["cutter why --run-id RUN", "cutter plan a.md --json", "cutter doctor", "cutter db status"]
+    );
     assert_eq!(words("cutter x --reason 'two words' RUN"), ["cutter", "x", "--reason", "two words", RUN]);
 }
 

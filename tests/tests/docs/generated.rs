@@ -24,12 +24,16 @@ fn stop_codes() -> String {
     );
     for class in StopClass::ALL {
         let rule = match class {
-            StopClass::Operational => "Once the trouble is gone, a plain `cutter orchestrate resume` goes on.",
+            StopClass::Operational => {
+                "Once the trouble is gone, a plain `cutter orchestrate resume` goes on."
+            }
             StopClass::Authority => "Only the sovereign's signed word lets the run go on.",
             StopClass::Terminal => "Nothing lets this run go on: void it, then start a new one.",
         };
         let _ = write!(out, "\n## {class}\n\n{rule}\n\n");
-        out.push_str("| code | means | recorded as | exit | next command |\n| --- | --- | --- | --- | --- |\n");
+        out.push_str(
+            "| code | means | recorded as | exit | next command |\n| --- | --- | --- | --- | --- |\n",
+        );
         for stop in StopReason::examples().iter().filter(|s| s.class() == *class) {
             let recorded = match stop {
                 StopReason::GateFailed(_) => format!("`failed_{}`", stop.state_suffix()),
@@ -73,8 +77,10 @@ fn machines() -> String {
         ),
     ];
     for (diagram, about) in sections {
-        let _ = write!(out, "\n## {}\n\n{about}\n\n```mermaid\n{}```\n\n", diagram.machine, diagram.mermaid());
-        let states: Vec<String> = diagram.states.iter().map(|s| format!("`{s}`{}", code(s, &diagram))).collect();
+        let _ =
+            write!(out, "\n## {}\n\n{about}\n\n```mermaid\n{}```\n\n", diagram.machine, diagram.mermaid());
+        let states: Vec<String> =
+            diagram.states.iter().map(|s| format!("`{s}`{}", code(s, &diagram))).collect();
         let ends: Vec<String> = diagram.terminals.iter().map(|s| format!("`{s}`")).collect();
         let _ = write!(out, "States: {}.\n\nEnds: {}.\n\n", states.join(", "), ends.join(", "));
         out.push_str("| from | trigger | gates | to |\n| --- | --- | --- | --- |\n");
@@ -99,7 +105,11 @@ fn vectors() -> String {
         let _ = write!(out, "### `{}`\n\n| term | value |\n| --- | --- |\n", vector.name);
         for (term, value) in &vector.inputs {
             // the one long value is several keys in a row
-            let shown = if value.len() > 100 { format!("{} characters, see below", value.len()) } else { format!("`{value}`") };
+            let shown = if value.len() > 100 {
+                format!("{} characters, see below", value.len())
+            } else {
+                format!("`{value}`")
+            };
             let _ = writeln!(out, "| {term} | {shown} |");
         }
         let _ = write!(out, "| **key** | `{}` |\n\n", vector.output);
@@ -127,7 +137,8 @@ fn hold(path: &str, fresh: &str) -> Option<String> {
 /// A page in which only the part between two markers is generated.
 fn with_part(path: &str, part: &str, fresh: &str) -> String {
     let page = read(path);
-    let (begin, end) = (format!("<!-- begin generated: {part} -->\n"), format!("<!-- end generated: {part} -->"));
+    let (begin, end) =
+        (format!("<!-- begin generated: {part} -->\n"), format!("<!-- end generated: {part} -->"));
     let (before, rest) = page.split_once(&begin).unwrap_or_else(|| panic!("{path}: no {begin}"));
     let (_, after) = rest.split_once(&end).unwrap_or_else(|| panic!("{path}: no {end}"));
     format!("{before}{begin}\n{fresh}\n{end}{after}")

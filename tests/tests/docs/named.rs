@@ -14,7 +14,8 @@ fn created(lead: &str) -> BTreeSet<String> {
     for path in files("sql").iter().filter(|p| p.starts_with("cutter-pg/migrations/")) {
         for line in read(path).lines() {
             if let Some(rest) = line.trim_start().strip_prefix(lead) {
-                let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).unwrap_or(rest.len());
+                let end =
+                    rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == '.')).unwrap_or(rest.len());
                 found.insert(rest[..end].to_owned());
             }
         }
@@ -25,7 +26,11 @@ fn created(lead: &str) -> BTreeSet<String> {
 
 fn missing(page: &str, names: impl IntoIterator<Item = String>) -> Vec<String> {
     let text = read(page);
-    names.into_iter().filter(|name| !text.contains(&format!("`{name}`"))).map(|n| format!("{page}: {n}")).collect()
+    names
+        .into_iter()
+        .filter(|name| !text.contains(&format!("`{name}`")))
+        .map(|n| format!("{page}: {n}"))
+        .collect()
 }
 
 #[test]

@@ -46,9 +46,15 @@ fn files_are_short_or_listed() {
     for path in files("rs") {
         let lines = read(&path).lines().count();
         match LONGER.iter().find(|(listed, _)| *listed == path) {
-            None if lines > LINES_MAX => findings.push(format!("{path}: {lines} lines, expected at most {LINES_MAX}")),
-            Some((_, most)) if lines > *most => findings.push(format!("{path}: {lines} lines, expected at most {most}")),
-            Some(_) if lines <= LINES_MAX => findings.push(format!("{path}: {lines} lines: take it off the list")),
+            None if lines > LINES_MAX => {
+                findings.push(format!("{path}: {lines} lines, expected at most {LINES_MAX}"))
+            }
+            Some((_, most)) if lines > *most => {
+                findings.push(format!("{path}: {lines} lines, expected at most {most}"))
+            }
+            Some(_) if lines <= LINES_MAX => {
+                findings.push(format!("{path}: {lines} lines: take it off the list"))
+            }
             _ => {}
         }
     }
@@ -93,6 +99,13 @@ fn dependencies_point_inward() {
 #[test]
 fn only_the_wiring_and_its_commands_know_an_adapter() {
     let is_core = |p: &String| p.starts_with("cutter-core/");
-    let names = |p: &String| read(p).lines().any(|l| l.trim_start().starts_with("use cutter_pg") || l.trim_start().starts_with("use cutter_kb"));
-    none("the core knows no adapter", &files("rs").into_iter().filter(is_core).filter(names).collect::<Vec<_>>());
+    let names = |p: &String| {
+        read(p).lines().any(|l| {
+            l.trim_start().starts_with("use cutter_pg") || l.trim_start().starts_with("use cutter_kb")
+        })
+    };
+    none(
+        "the core knows no adapter",
+        &files("rs").into_iter().filter(is_core).filter(names).collect::<Vec<_>>(),
+    );
 }

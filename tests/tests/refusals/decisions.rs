@@ -385,7 +385,8 @@ fn a_dry_run_writes_nothing_outside_its_folder() {
     assert_eq!(s.stored(&run_id).state, "grants_probed", "it ends before the first gate");
     assert_eq!(s.world.snapshot(), before, "no claim, no row, no document");
     for phase in 1..=5 {
-        let mirrored = s.world.mirrored(&run_id, &format!("phase-{phase:02}.md")).expect("its report is in its folder");
+        let mirrored =
+            s.world.mirrored(&run_id, &format!("phase-{phase:02}.md")).expect("its report is in its folder");
         assert!(String::from_utf8(mirrored).unwrap().contains("PASS"));
     }
     let revision = s.stored(&run_id).revision;
