@@ -5,19 +5,32 @@
 
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::OnceLock;
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-use super::{none, pages, read};
+use super::{files, none, pages, read, root};
 
 const RUN: &str = "ictr-20260520T101112Z-01900000-0000-7000-8000-000000000001";
 
-/// The program, beside this test's own folder; built if nobody did.
+/// The program, beside this test's own folder; built if it is not there or older than its
+/// sources.
 fn program() -> PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(find_program).clone()
+}
+
+fn find_program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().unwrap().parent().unwrap();
     let program = folder.join("cutter");
-    if !program.exists() {
+    let changed = |path: &PathBuf| path.metadata().and_then(|m| m.modified()).ok();
+    let sources = files("rs").into_iter().chain(files("sql")).chain(files("toml"));
+    let newest = sources
+        .filter(|path| path.starts_with("cutter-") && !path.contains("/tests/"))
+        .filter_map(|path| changed(&root().join(path)))
+        .max();
+    if changed(&program) < newest {
         let (profile, target) = (folder.file_name().unwrap(), folder.parent().unwrap());
         let mut cargo = Command::new(env!("CARGO"));
         cargo.args(["build", "-q", "-p", "cutter-cli", "--target-dir"]).arg(target);
