@@ -302,7 +302,8 @@ impl Deployment {
         let mut found = Vec::new();
         let mut folders = vec![self.path(below)];
         while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap() {
+            // A folder that is not there holds nothing.
+            for entry in std::fs::read_dir(folder).into_iter().flatten() {
                 let path = entry.unwrap().path();
                 if path.is_dir() {
                     folders.push(path);

@@ -71,7 +71,7 @@ fn cut_at_every_commit_a_run_comes_to_the_same_result_under_the_same_ids() {
     let d = Deployment::new();
     let text = law(4, "the cut");
     let cutting = Cutting { d: &d, proxy: CommitProxy::before(&d.database.dsn(Login::Exec)) };
-    let mut start = |n: usize| -> (String, Counts) {
+    let start = |n: usize| -> (String, Counts) {
         let document_id = format!("LAW-{n:04}");
         d.register(&document_id, &text);
         (document_id, d.counts())
