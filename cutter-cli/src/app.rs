@@ -63,7 +63,7 @@ Settings: flags, then CUTTER_* variables, then cutter.toml, then defaults.
     name = "cutter",
     version,
     max_term_width = 100,
-    help_template = "{before-help}{about-with-newline}\n{usage-heading} {usage}\n\n{after-help}\n\n{options}",
+    help_template = "{about-with-newline}\n{usage-heading} {usage}{after-help}\n\nOptions:\n{options}",
     subcommand_required = true,
     arg_required_else_help = true,
     disable_help_subcommand = true

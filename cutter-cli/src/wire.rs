@@ -13,8 +13,8 @@ pub(crate) use environment::{RandomIds, SystemClock, hex, now};
 pub(crate) use guard::{Driving, drive};
 pub(crate) use hooks::tell;
 pub(crate) use keys::{
-    KeySigner, key_ring, load_pair, load_public, new_seed, read_seed, replace_secret, write_new_secret,
-    write_public,
+    KeySigner, duty_public_key, key_ring, load_pair, load_public, new_seed, public_half, read_seed,
+    replace_secret, write_new_secret, write_public,
 };
 pub(crate) use ports::{
     Opened, Stores, connections, file_failure, open, policy, private_cluster, reader, stores,

@@ -190,9 +190,12 @@ fn without_a_home_the_next_command_is_named() {
     let home = folder.path().join("none");
     let home = home.to_str().unwrap();
     let output = cutter(&["--home", home, "doctor"]).assert().code(3).get_output().clone();
-    assert!(String::from_utf8_lossy(&output.stdout).contains("cutter init"), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains(&format!("cutter --home {home} init")),
+        "{output:?}"
+    );
     let output = cutter(&["--home", home, "unit", "list", "--document-id", "X"]).assert().code(2);
-    assert!(String::from_utf8_lossy(&output.get_output().stderr).contains("cutter init"));
+    assert!(String::from_utf8_lossy(&output.get_output().stderr).contains("none init"));
     let run = "ictr-20260520T101112Z-019e44f1-2a00-7123-8abc-0123456789ab";
     for command in [
         vec!["orchestrate", "status"],

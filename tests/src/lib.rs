@@ -163,3 +163,8 @@ pub fn caller() -> Caller {
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 pub struct Readme;
+
+/// The example of the recipes, compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../CONTRIBUTING.md")]
+pub struct Contributing;

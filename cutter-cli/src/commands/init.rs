@@ -130,10 +130,16 @@ fn folder(path: &Path, what: &'static str, made: &mut Vec<Made>) -> Result<(), F
     Ok(())
 }
 
+/// A duty's seed, and beside it the public key for whoever verifies without secrets.
 fn seed(path: &Path, what: &'static str, made: &mut Vec<Made>) -> Result<(), Failure> {
     let is_new = !path.exists();
     if is_new {
         wire::write_new_secret(path, &wire::new_seed())?;
+    }
+    let public = wire::public_half(path);
+    if !public.exists() {
+        let key = wire::hex(wire::read_seed(path)?.verifying_key().as_bytes());
+        wire::write_public(&public, format!("{key}\n").as_bytes())?;
     }
     made.push(Made { what, path: path.to_owned(), made: is_new });
     Ok(())

@@ -110,6 +110,28 @@ pub(crate) fn read_seed(path: &Path) -> Result<SigningKey, Failure> {
     Ok(SigningKey::from_bytes(&seed))
 }
 
+/// Where the public key of a seed stands: beside it, `.public`.
+pub(crate) fn public_half(seed: &Path) -> PathBuf {
+    seed.with_extension("public")
+}
+
+/// The public key of a duty as 64 hexadecimal digits: from its own file, else from the seed.
+pub(crate) fn duty_public_key(seed: &Path) -> Result<String, Failure> {
+    let path = public_half(seed);
+    let Ok(text) = std::fs::read_to_string(&path) else {
+        return Ok(super::hex(read_seed(seed)?.verifying_key().as_bytes()));
+    };
+    let key = text.trim().to_ascii_lowercase();
+    if key.len() == 64 && key.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Ok(key);
+    }
+    Err(Failure::usage(format!("{} is not a public key", path.display())).broken(
+        "keys.public",
+        "64 hexadecimal digits",
+        format!("{} characters", key.len()),
+    ))
+}
+
 /// A secret OpenPGP key.
 pub(crate) fn load_pair(path: &Path) -> Result<KeyPair, Failure> {
     let bytes = read_secret(path)?;

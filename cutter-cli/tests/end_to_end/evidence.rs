@@ -125,3 +125,51 @@ fn a_backup_is_inspected_and_restored_into_a_scratch_database_only() {
     bench.run(&["backup", "restore", "--run-id", &run, "--into", "scratch_other"]).expect(6);
     assert!(!files(&bench.home).iter().any(|p| p.to_string_lossy().ends_with(".tmp")));
 }
+
+#[test]
+fn an_outsider_verifies_with_documents_public_keys_and_a_reading_login() {
+    let bench = Bench::shared();
+    let run = bench.finished("OUTSIDE", &text(25));
+    let outside = tempfile::tempdir().unwrap();
+    let keys = outside.path().join("keys");
+    std::fs::create_dir(&keys).unwrap();
+    for path in files(&bench.home.join("keys")) {
+        if path.to_string_lossy().contains("public") {
+            std::fs::copy(&path, keys.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    std::fs::copy(bench.home.join("cutter.toml"), outside.path().join("cutter.toml")).unwrap();
+    let secrets = std::fs::read(bench.home.join("pg-secrets.json")).unwrap();
+    let secrets: serde_json::Value = serde_json::from_slice(&secrets).unwrap();
+    let started = bench.run(&["db", "start", "--json"]).expect(0).json();
+    let dsn = format!(
+        "host={} port={} user=cutter_ro dbname=cutter password={}",
+        started["socket_dir"].as_str().unwrap(),
+        started["port"],
+        secrets["logins"]["cutter_ro"].as_str().unwrap()
+    );
+    let verify = || {
+        let mut command = bench.command();
+        command.env("CUTTER_HOME", outside.path()).env("CUTTER_KB_DIR", bench.home.join("kb"));
+        command.env("CUTTER_DSN_READER", &dsn);
+        super::bench::ran(command.args(["verify", "--run-id", &run, "--json"]).output().unwrap())
+    };
+    let verified = verify().expect(0).json();
+    let names: Vec<&str> =
+        verified["checks"].as_array().unwrap().iter().map(|c| c["invariant"].as_str().unwrap()).collect();
+    for name in [
+        "verify.units.rejoin_to_region",
+        "verify.signature.executor.key_pinned",
+        "verify.signature.verifier_covers_executor",
+        "verify.approval.SG_cut_authz.1.signature",
+        "verify.effect.enact",
+        "verify.index.line",
+    ] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+    assert_eq!(verified["not_checked"].as_array().unwrap().len(), 1, "{verified}");
+    // another executor's key is not the pinned one
+    std::fs::write(keys.join("executor.public"), "00".repeat(32)).unwrap();
+    let verified = verify().expect(6).json();
+    assert_eq!(failed(&verified), ["verify.signature.executor.key_pinned"]);
+}

@@ -96,7 +96,7 @@ fn an_unknown_document_or_run_has_its_exit_code() {
 }
 
 #[test]
-fn a_run_that_is_held_is_busy_and_can_be_taken_over() {
+fn a_run_that_is_held_is_busy() {
     let bench = Bench::shared();
     let run = bench.parked("BUSY", &text(14));
     let lock = bench.run_folder(&run).join("state.lock");
@@ -137,4 +137,45 @@ fn hooks_are_told_and_cannot_change_the_run() {
     let told: serde_json::Value = serde_json::from_slice(&std::fs::read(told).unwrap()).unwrap();
     assert_eq!(told["run_id"], cut.json()["run_id"]);
     assert_eq!(told["paused_at"]["gate"], "SG_cut_authz");
+}
+
+#[test]
+fn a_driver_that_hangs_is_taken_over_and_nothing_is_done_twice() {
+    let bench = Bench::shared();
+    let run = bench.parked("HUNG", &text(16));
+    bench.approve(&run, "cut");
+    let signal = |name: &str, pid: u32| {
+        std::process::Command::new("kill").args([name, &pid.to_string()]).status().unwrap();
+    };
+    let mut hung = None;
+    for delay in [60, 90, 120, 40, 160, 200] {
+        let mut child = bench
+            .command()
+            .args(["orchestrate", "resume", "--run-id", &run, "-q"])
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(delay));
+        signal("-STOP", child.id());
+        let why = bench.run(&["why", "--run-id", &run, "--json"]).expect(0).json();
+        if why["holder"]["pid"] == child.id() {
+            assert!(why["next"][1].as_str().unwrap().ends_with("--take-over"), "{why}");
+            hung = Some(child);
+            break;
+        }
+        signal("-CONT", child.id());
+        child.wait().unwrap();
+    }
+    let Some(mut child) = hung else {
+        // every attempt was too fast to be caught: then the run must have gone on by itself
+        assert_eq!(bench.status(&run)["state"], "awaiting_lifecycle_authorization");
+        return;
+    };
+    bench.resume(&run).expect(75);
+    let taken = bench.run(&["orchestrate", "resume", "--run-id", &run, "--take-over", "--json"]);
+    let taken = taken.expect(0).json();
+    assert_eq!(taken["state"], "awaiting_lifecycle_authorization");
+    assert!(!child.wait().unwrap().success());
+    bench.run(&["verify", "--run-id", &run]).expect(0);
 }

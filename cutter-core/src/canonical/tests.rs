@@ -1,3 +1,5 @@
+//! Canonical JSON: the published vectors, the laws, and everything that is refused.
+
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;

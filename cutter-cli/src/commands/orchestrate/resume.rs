@@ -14,7 +14,7 @@ use crate::failure::{Failure, Outcome};
 use crate::wire::{self, Driving, Opened};
 
 /// How long a process that holds the run may take to end when it is told to.
-const GRACE: Duration = Duration::from_secs(10);
+const GRACE: Duration = Duration::from_secs(3);
 
 /// Drive a run on, as far as it gets.
 ///

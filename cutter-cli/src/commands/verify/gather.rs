@@ -265,13 +265,13 @@ fn database(config: &Config, claims: &Claims, out: &mut Gathered) -> Result<(), 
     )?;
     let mut public_keys = BTreeMap::new();
     for (duty, path) in [("executor", &config.keys.executor), ("verifier", &config.keys.verifier)] {
-        match wire::read_seed(path) {
+        match wire::duty_public_key(path) {
             Ok(key) => {
-                public_keys.insert(duty.to_owned(), wire::hex(key.verifying_key().as_bytes()));
+                public_keys.insert(duty.to_owned(), key);
             }
             Err(_) => out.not_checked.push(format!(
                 "whether the {duty}'s key is the configured one: {} is not here",
-                path.display()
+                wire::public_half(path).display()
             )),
         }
     }

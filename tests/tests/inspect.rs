@@ -1,0 +1,253 @@
+//! The judgements over a run's evidence: a clean run passes every check; each spoilt fact
+//! fails the check that is named after it.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cutter_core::digest::Digest;
+use cutter_core::driver::{Outcome, Ports};
+use cutter_core::gate::Check;
+use cutter_core::inspect::recover::unknown_to;
+use cutter_core::inspect::verify::{
+    self, ApprovalFact, DatabaseFacts, DocumentFact, RecordFacts, documents, one_document_per_phase,
+};
+use cutter_core::inspect::{Claims, Summary, why};
+use cutter_core::naming::RUNS_INDEX_PATH;
+use cutter_core::port::database::UnitQuery;
+use cutter_core::port::run_store::LockHolder;
+use cutter_core::port::signer::SignatureFacts;
+use cutter_core::sidecar::Sidecar;
+use cutter_tests::Scenario;
+use futures_executor::block_on;
+
+/// Everything that verify looks at.
+#[derive(Clone)]
+struct Facts {
+    record: RecordFacts,
+    claims: Claims,
+    documents: Vec<DocumentFact>,
+    approvals: Vec<ApprovalFact>,
+    line: Option<String>,
+    database: DatabaseFacts,
+}
+
+fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
+    let run = &sidecar.run_id;
+    let stored = block_on(ports.runs.load(run)).unwrap().unwrap();
+    let claims = Claims::of_sidecar(sidecar);
+    let read = |path: &str| block_on(ports.kb.read(path)).unwrap();
+    let mut history = Vec::new();
+    for n in 1..stored.revision {
+        let old = block_on(ports.runs.load_revision(run, n)).unwrap().unwrap();
+        history.push((n, Sidecar::from_bytes(&old.bytes).unwrap().transitions));
+    }
+    let observe = |bytes: &[u8]| block_on(ports.signatures.observe(bytes, ports.clock.now())).unwrap();
+    let documents = claims.documents.iter().map(|(path, recorded)| DocumentFact {
+        path: path.clone(),
+        recorded: *recorded,
+        found: read(path).map(|d| d.sha256),
+    });
+    let approvals = claims.approvals.iter().map(|record| {
+        let document = read(&record.approval_kb_id).unwrap();
+        ApprovalFact {
+            record: record.clone(),
+            found: Some(document.sha256),
+            signature: Some(observe(&document.bytes)),
+            request: record.request_sha256,
+        }
+    });
+    let (documents, approvals) = (documents.collect(), approvals.collect());
+    let units = block_on(ports.reader.units(&UnitQuery {
+        document_id: sidecar.document_id.clone(),
+        limit: 1000,
+        with_content: true,
+        ..UnitQuery::default()
+    }));
+    Facts {
+        record: RecordFacts {
+            sidecar: sidecar.clone(),
+            revision: stored.revision,
+            history,
+            unreadable: Vec::new(),
+            creation: observe(sidecar.creation.document.as_bytes()),
+        },
+        claims,
+        documents,
+        approvals,
+        line: block_on(ports.kb.index_line(RUNS_INDEX_PATH, run.as_str())).unwrap(),
+        database: DatabaseFacts {
+            evidence: block_on(ports.reader.evidence(run)).unwrap(),
+            units: units.unwrap(),
+            source: block_on(ports.reader.source_text(sidecar.source_version_id.unwrap())).ok(),
+            public_keys: BTreeMap::new(),
+        },
+    }
+}
+
+fn judge(facts: &Facts) -> Vec<Check> {
+    let mut checks = verify::record(&facts.record);
+    checks.extend(documents(&facts.documents));
+    checks.extend(one_document_per_phase(&facts.record.sidecar));
+    checks.extend(verify::approvals(&facts.claims, &facts.approvals));
+    checks.extend(verify::index(&facts.claims, facts.line.as_deref()));
+    checks.extend(verify::database(&facts.claims, &facts.database));
+    checks
+}
+
+fn failing(facts: &Facts) -> BTreeSet<String> {
+    judge(facts).into_iter().filter(|c| !c.ok).map(|c| c.invariant).collect()
+}
+
+fn finished() -> (Ports, Facts) {
+    let scenario = Scenario::new(7);
+    let driven = scenario.whole_run().unwrap();
+    assert_eq!(driven.outcome, Outcome::Completed);
+    let ports = scenario.ports();
+    let facts = gather(&ports, &driven.sidecar);
+    (ports, facts)
+}
+
+type Spoiler = (&'static str, fn(&mut Facts));
+
+const SPOILERS: &[Spoiler] = &[
+    ("verify.record.digest_and_chain", |f| f.record.sidecar.transitions[2].actor = "x".into()),
+    ("verify.record.revision", |f| f.record.revision += 1),
+    ("verify.record.transitions_legal", |f| {
+        f.record.sidecar.transitions.remove(3);
+    }),
+    ("verify.record.history_only_grows", |f| f.record.history[4].1[1].actor = "x".into()),
+    ("verify.record.revisions_readable", |f| f.record.unreadable.push((3, "torn".into()))),
+    ("verify.creation.signature", |f| {
+        f.record.creation = SignatureFacts::Bad { code: "bad_signature".into(), detail: String::new() };
+    }),
+    ("verify.creation.settings_sha256", |f| f.record.sidecar.settings.max_candidates += 1),
+    ("verify.creation.created_by", |f| f.record.sidecar.created_by = "x".into()),
+    ("verify.index.line", |f| f.line = None),
+    ("verify.approvals.each_used_once", |f| {
+        let first = f.approvals[0].clone();
+        f.approvals.push(first);
+    }),
+    ("verify.approval.SG_cut_authz.1.unedited", |f| f.approvals[0].found = Some(Digest::of(b"x"))),
+    ("verify.approval.SG_cut_authz.1.signature", |f| f.approvals[0].signature = None),
+    ("verify.approval.SG_cut_authz.1.signer_pinned", |f| f.claims.policy.approvers.clear()),
+    ("verify.approval.SG_cut_authz.1.not_the_creator", |f| {
+        f.claims.creator = Some(f.approvals[0].record.fingerprint.clone());
+    }),
+    ("verify.approval.SG_cut_authz.1.request_unedited", |f| f.approvals[0].request = None),
+    ("verify.approval.SG_lifecycle_authz.1.stored", |f| f.database.evidence.approvals.clear()),
+    ("verify.effect.leg_a", |f| {
+        f.database.evidence.effects.retain(|e| e.key.effect.as_str() != "leg_a");
+    }),
+    ("verify.signature.executor.genuine", |f| {
+        f.database.evidence.signatures.iter_mut().for_each(|s| s.payload.push(' '));
+    }),
+    ("verify.signature.verifier_covers_executor", |f| {
+        let executor = f.database.evidence.signatures.iter_mut().find(|s| s.duty == "executor");
+        executor.unwrap().signature = "00".repeat(64);
+    }),
+    ("verify.signature.executor.key_pinned", |f| {
+        f.database.public_keys.insert("executor".into(), "00".repeat(32));
+    }),
+    ("verify.source.sha256", |f| f.database.source = Some(b"x".to_vec())),
+    ("verify.source.region_sha", |f| f.database.source = None),
+    ("verify.units.count", |f| {
+        f.database.units.pop();
+    }),
+    ("verify.units.content_hash", |f| f.database.units[1].content = Some(b"x".to_vec())),
+    ("verify.units.readable", |f| f.database.units[1].content = None),
+    ("verify.units.rejoin_to_region", |f| f.database.units.swap(0, 1)),
+    ("verify.units.tile_the_region", |f| f.database.units[1].start += 1),
+    ("verify.units.set_digest", |f| f.database.units[1].canonical_address.push_str("~9")),
+    ("verify.units.one_change_set", |f| f.database.units[0].change_set_id = f.database.units[0].unit_id),
+    ("verify.units.all_enacted", |f| f.database.units[0].lifecycle_status = "draft".into()),
+    ("verify.units.enacted_log_rows", |f| f.database.evidence.enacted_log_rows -= 1),
+    ("verify.verify_result.once_and_passed", |f| {
+        let first = f.database.evidence.verify_results[0];
+        f.database.evidence.verify_results.push(first);
+    }),
+    ("verify.backlog.status", |f| f.database.evidence.entry_status = None),
+    ("verify.backlog.history_whole", |f| f.database.evidence.history[1].0 = "x".into()),
+    ("verify.change_set.voided", |f| f.database.evidence.voided = true),
+    ("verify.documents.one_per_passed_phase", |f| {
+        f.record.sidecar.phases.get_mut("mark").unwrap().kb_doc_id = None;
+    }),
+];
+
+#[test]
+fn a_clean_run_passes_and_each_spoilt_fact_is_found_by_name() {
+    let (_, clean) = finished();
+    assert_eq!(failing(&clean), BTreeSet::new());
+    for (name, spoil) in SPOILERS {
+        let mut spoilt = clean.clone();
+        spoil(&mut spoilt);
+        let found = failing(&spoilt);
+        assert!(found.contains(*name), "{name} was not found: {found:?}");
+    }
+}
+
+#[test]
+fn every_document_is_looked_at() {
+    let (_, clean) = finished();
+    assert_eq!(clean.documents.len(), 13);
+    for n in 0..clean.documents.len() {
+        let mut spoilt = clean.clone();
+        spoilt.documents[n].found = if n % 2 == 0 { None } else { Some(Digest::of(b"x")) };
+        let name = clean.documents[n].path.rsplit('/').next().unwrap().to_owned();
+        assert_eq!(failing(&spoilt), BTreeSet::from([format!("verify.document.{name}")]));
+    }
+}
+
+/// A record after which nothing happened may be used; any earlier one may not, unless its
+/// open intent finds again what was done.
+#[test]
+fn an_old_record_is_refused_once_something_happened_after_it() {
+    let scenario = Scenario::new(8);
+    let driven = scenario.whole_run().unwrap();
+    let (ports, run) = (scenario.ports(), driven.sidecar.run_id.clone());
+    let evidence = block_on(ports.reader.evidence(&run)).unwrap();
+    let paths = block_on(ports.kb.list(driven.sidecar.kb_folder.as_deref().unwrap())).unwrap();
+    assert_eq!(unknown_to(&driven.sidecar, &evidence, &paths), Vec::<String>::new());
+    let newest = block_on(ports.runs.load(&run)).unwrap().unwrap().revision;
+    let mut usable = 0;
+    for n in 1..newest {
+        let old = block_on(ports.runs.load_revision(&run, n)).unwrap().unwrap();
+        let old = Sidecar::from_bytes(&old.bytes).unwrap();
+        if unknown_to(&old, &evidence, &paths).is_empty() {
+            usable += 1;
+            assert!(n + 3 > newest, "revision {n} of {newest} ({}) is too old", old.state);
+        }
+    }
+    assert!(usable >= 1, "the one before the last is always enough");
+}
+
+#[test]
+fn why_and_summary_say_what_is_missing_at_every_rest() {
+    let scenario = Scenario::new(9);
+    let ports = scenario.ports();
+    let parked = scenario.cut(&ports).unwrap();
+    let summary = Summary::of(&parked.sidecar, "here");
+    let gate = summary.paused_at.as_ref().unwrap();
+    assert_eq!(gate.gate, "SG_cut_authz");
+    assert_eq!(summary.phase.as_deref(), Some("cut_leg_a"));
+    let answer = why(&parked.sidecar, None, None);
+    assert!(answer.condition.contains("SG_cut_authz"), "{answer:?}");
+    assert!(answer.next[1].starts_with("cutter sovereign approve --run-id ictr-"), "{answer:?}");
+    let holder = LockHolder {
+        holder: parked.sidecar.run_id.uuid(),
+        host: "h".into(),
+        pid: 42,
+        since: "2026-01-01T00:00:00Z".into(),
+        command: "orchestrate resume".into(),
+    };
+    let answer = why(&parked.sidecar, Some(&holder), None);
+    assert!(answer.condition.contains("process 42 on h"), "{answer:?}");
+    assert!(answer.next.iter().any(|n| n.ends_with("--take-over")), "{answer:?}");
+
+    let driven = scenario.stop(&parked.sidecar.run_id, "under review").unwrap();
+    let summary = Summary::of(&driven.sidecar, "here");
+    assert_eq!(summary.stop.as_ref().unwrap().code, "STOP_SOVEREIGN");
+    assert!(summary.stop.unwrap().next.ends_with("--for resume"));
+    let answer = why(&driven.sidecar, None, None);
+    assert!(answer.condition.contains("signed word"), "{answer:?}");
+    assert!(answer.next.last().unwrap().contains("orchestrate resume"), "{answer:?}");
+}
