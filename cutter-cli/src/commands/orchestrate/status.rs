@@ -28,7 +28,6 @@ pub(crate) fn load(stores: &Stores, run_id: &RunId) -> Result<Sidecar, Failure> 
     let stored = block_on(stores.runs.load(run_id))?.ok_or_else(|| Failure::no_run(run_id.as_str()))?;
     let broken = |error| {
         Failure::from(cutter_core::driver::DriveError::Sidecar { run_id: run_id.clone(), error })
-            .next(format!("cutter orchestrate recover --run-id {run_id}"))
     };
     Sidecar::from_bytes(&stored.bytes).map_err(broken)
 }
