@@ -7,6 +7,8 @@
 
 #[path = "refusals/approvals.rs"]
 mod approvals;
+#[path = "refusals/changed.rs"]
+mod changed;
 #[path = "refusals/decisions.rs"]
 mod decisions;
 #[path = "refusals/drift.rs"]
