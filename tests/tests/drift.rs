@@ -97,6 +97,8 @@ fn in_every_pin_drift_stops_the_run_before_it_cuts_and_an_acknowledgement_lets_i
         let before = d.counts();
         let _ = assert_drift(d.resume(&run_id), dimension);
         assert_eq!(d.counts(), before, "{dimension}");
+        // the approval that was not carried out is no false alarm
+        d.verify(&run_id);
         d.approve(&run_id, "drift");
         let again = d.resume(&run_id);
         assert_eq!(again.state(), "awaiting_cut_authorization", "{dimension}: {}", again.stdout);

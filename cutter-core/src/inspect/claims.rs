@@ -12,6 +12,8 @@ use crate::digest::Digest;
 use crate::id::RunId;
 use crate::machine::run::{Phase, RunState, Stage};
 use crate::naming::DocumentName;
+use crate::port::database::RunEvidence;
+use crate::port::effect::EffectName;
 use crate::sidecar::{ApprovalRecord, PhaseResult, Sidecar};
 
 /// What a run claims. Everything in it is to be checked.
@@ -40,6 +42,21 @@ pub struct Claims {
 }
 
 impl Claims {
+    /// An approval counts before it is stored. If the run stopped between (drift), or was asked
+    /// again, it is void, and rightly in no table: unless its own effect says that it was stored, or
+    /// what the run did since relies on it.
+    pub(super) fn must_be_stored(&self, evidence: &RunEvidence, gate: &str, occurrence: u32) -> bool {
+        let (effect, phase) = match gate {
+            "SG_cut_authz" => (EffectName::Sg1Review, Phase::CutLegA),
+            "SG_lifecycle_authz" => (EffectName::Sg2Review, Phase::LifecycleEnact),
+            _ => return true,
+        };
+        let recorded =
+            evidence.effects.iter().any(|e| e.key.effect == effect && e.key.occurrence == occurrence);
+        let is_last = !self.approvals.iter().any(|a| a.gate == gate && a.occurrence > occurrence);
+        recorded || (is_last && self.has_passed(phase))
+    }
+
     /// By the sidecar.
     #[must_use]
     pub fn of_sidecar(sidecar: &Sidecar) -> Self {
