@@ -272,3 +272,20 @@ fn a_value_that_is_not_a_word_of_the_stop_is_shown_in_its_report() {
     assert!(text.contains(&pinned[..32]), "the pin is shown: {text}");
     assert!(text.contains("function.iu_core.fn_iu_create") && text.contains("observed"), "{text}");
 }
+
+#[test]
+fn a_finished_run_is_verified_against_its_own_version_when_there_is_a_newer_one() {
+    let d = Deployment::new();
+    d.register("LAW-DRIFT", &law(4, "the first"));
+    let first = d.whole_run("LAW-DRIFT");
+    d.register("LAW-DRIFT", &law(5, "the second"));
+    d.verify(&first);
+    let second = d.whole_run("LAW-DRIFT");
+    d.verify(&first);
+    d.verify(&second);
+    // by the documents and the database alone, without the record
+    std::fs::remove_dir_all(d.path("runs")).unwrap();
+    d.verify(&first);
+    d.verify(&second);
+    assert_eq!(units(&d, "enacted"), 5 + 6);
+}

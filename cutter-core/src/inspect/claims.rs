@@ -16,6 +16,9 @@ use crate::port::database::RunEvidence;
 use crate::port::effect::EffectName;
 use crate::sidecar::{ApprovalRecord, PhaseResult, Sidecar};
 
+/// Name of the row of the cut text among the pins.
+const SOURCE_VERSION_ID: &str = "source_version_id";
+
 /// What a run claims. Everything in it is to be checked.
 #[derive(Debug, Clone)]
 pub struct Claims {
@@ -62,10 +65,14 @@ impl Claims {
     pub fn of_sidecar(sidecar: &Sidecar) -> Self {
         let passed =
             |p: &Phase| sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Passed);
+        let mut pins = sidecar.context_pins.clone();
+        if let Some(version) = sidecar.source_version_id {
+            pins.insert(SOURCE_VERSION_ID.to_owned(), version.to_string());
+        }
         Self {
             run_id: sidecar.run_id.clone(),
             document_id: sidecar.document_id.clone(),
-            pins: sidecar.context_pins.clone(),
+            pins,
             passed: Phase::ALL.iter().copied().filter(passed).collect(),
             stage: sidecar.run_state().ok().and_then(|s| s.stage()),
             voided: matches!(sidecar.run_state(), Ok(RunState::Voided { .. })),
@@ -97,6 +104,13 @@ impl Claims {
         let mut pins = BTreeMap::new();
         for (_, text) in &phases {
             pins.extend(inputs(text));
+        }
+        // no pin of the context, but asked for at SG_1
+        let version = documents.iter().find_map(|(_, text)| {
+            text.lines().find_map(|line| line.strip_prefix(SOURCE_VERSION_ID)?.strip_prefix(": "))
+        });
+        if let Some(version) = version {
+            pins.insert(SOURCE_VERSION_ID.to_owned(), version.to_owned());
         }
         let folder = documents.first().and_then(|(path, _)| path.rsplit_once('/')).map_or("", |(f, _)| f);
         let mut digests: BTreeMap<String, Digest> = BTreeMap::new();
