@@ -3,6 +3,9 @@
 //! A shared machine is never quiet, so no number here stands alone: two sides run in turns
 //! in one process ([`paired`]) and what is judged is the ratio within each pair.
 
+pub mod measured;
+pub mod pg;
+
 use std::fmt;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};

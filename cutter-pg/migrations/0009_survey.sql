@@ -40,14 +40,80 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f
         OR (n.nspname = 'public' AND c.relname = 'dot_config'))
 $fn$;
 
--- Live values by dimension (spec 1 §8), all from one snapshot.
+-- Which versions of the catalogue's rows fn_catalogue and fn_grant_digest are made from: who
+-- knows their answer to a stamp need not ask again. Any change of a row, a replaced function or a
+-- grant say, gives it another xmin and ctid. Cheap, for every survey asks.
+CREATE FUNCTION cutter_governance.fn_catalogue_stamp() RETURNS text
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $fn$
+DECLARE
+    v_schemas oid[];
+    v_public oid;
+    v_owner oid;
+    v_stamp text;
+BEGIN
+    SELECT array_agg(n.oid) FILTER (WHERE n.nspname <> 'public'), min(n.oid) FILTER (WHERE n.nspname = 'public')
+    INTO v_schemas, v_public
+    FROM pg_namespace n WHERE n.nspname IN ('iu_core', 'cutter_governance', 'cutter_queue', 'public');
+    SELECT r.oid INTO v_owner FROM pg_roles r WHERE r.rolname = 'cutter_owner';
+    WITH classes AS MATERIALIZED (
+        SELECT c.oid, c.xmin, c.ctid FROM pg_class c
+        WHERE c.relnamespace = ANY (v_schemas) OR c.relnamespace = v_public
+    ), versions(kind, oid, version) AS (
+        SELECT 'namespace', n.oid, n.xmin || ' ' || n.ctid FROM pg_namespace n WHERE n.oid = ANY (v_schemas || v_public)
+        UNION ALL
+        SELECT 'database', d.oid, d.xmin || ' ' || d.ctid FROM pg_database d WHERE d.datname = current_database()
+        UNION ALL
+        SELECT 'proc', p.oid, p.xmin || ' ' || p.ctid FROM pg_proc p
+        WHERE p.pronamespace = ANY (v_schemas) OR p.pronamespace = v_public AND p.proowner = v_owner
+        UNION ALL
+        SELECT 'class', c.oid, c.xmin || ' ' || c.ctid FROM classes c
+        UNION ALL
+        SELECT 'trigger', t.oid, t.xmin || ' ' || t.ctid FROM classes c JOIN pg_trigger t ON t.tgrelid = c.oid
+        UNION ALL
+        SELECT 'constraint', k.oid, k.xmin || ' ' || k.ctid FROM classes c JOIN pg_constraint k ON k.conrelid = c.oid
+        UNION ALL
+        SELECT 'attribute', a.attrelid, a.attnum || ' ' || a.xmin || ' ' || a.ctid
+        FROM classes c JOIN pg_attribute a ON a.attrelid = c.oid
+        WHERE a.attacl IS NOT NULL
+        UNION ALL
+        SELECT 'role', r.oid, ROW(r.*)::text FROM pg_roles r
+        UNION ALL
+        SELECT 'member', m.roleid, m.member || ' ' || m.xmin || ' ' || m.ctid FROM pg_auth_members m
+        UNION ALL
+        SELECT 'expectation', 0, e.xmin || ' ' || e.ctid FROM cutter_governance.grant_expectation e
+    )
+    SELECT encode(sha256(convert_to((SELECT s.system_identifier FROM pg_control_system() s)
+        || string_agg(r.kind || ' ' || r.oid || ' ' || r.version, E'\n' ORDER BY r.kind, r.oid, r.version), 'UTF8')), 'hex')
+    INTO v_stamp FROM versions r;
+    RETURN v_stamp;
+END
+$fn$;
+
+-- Live values by dimension (spec 1 §8), all from one snapshot. What comes from the catalogue is
+-- left out if its stamp is still the one that the caller knows the values of.
 CREATE FUNCTION cutter_governance.fn_survey(
-    p_document_id text, p_run_id text, p_entry_id uuid, p_review_decision_id uuid)
+    p_document_id text, p_run_id text, p_entry_id uuid, p_review_decision_id uuid, p_known_stamp text DEFAULT NULL)
 RETURNS TABLE (dimension text, value text)
-LANGUAGE plpgsql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan AS $fn$
 DECLARE
     v_document uuid;
+    v_stamp text := cutter_governance.fn_catalogue_stamp();
 BEGIN
+    RETURN QUERY SELECT 'catalogue_stamp', v_stamp;
+    IF v_stamp IS DISTINCT FROM p_known_stamp THEN
+        RETURN QUERY
+        SELECT 'function.' || c.name, c.value FROM cutter_governance.fn_catalogue('function') c;
+
+        RETURN QUERY
+        SELECT 'triggers', cutter_governance.fn_sha256_text(
+            coalesce(string_agg(c.name || ' ' || c.value || E'\n', '' ORDER BY c.name COLLATE "C"), ''))
+        FROM cutter_governance.fn_catalogue('trigger') c;
+
+        RETURN QUERY SELECT 'grants', cutter_governance.fn_grant_digest();
+    END IF;
+
     SELECT d.source_document_id INTO v_document
     FROM iu_core.source_document d WHERE d.document_id = p_document_id;
 
@@ -59,14 +125,6 @@ BEGIN
     SELECT 'migrations', cutter_governance.fn_sha256_text(
         coalesce(string_agg(m.version || ' ' || m.name || ' ' || m.sha256 || E'\n', '' ORDER BY m.version), ''))
     FROM cutter_meta.migration m;
-
-    RETURN QUERY
-    SELECT 'function.' || c.name, c.value FROM cutter_governance.fn_catalogue('function') c;
-
-    RETURN QUERY
-    SELECT 'triggers', cutter_governance.fn_sha256_text(
-        coalesce(string_agg(c.name || ' ' || c.value || E'\n', '' ORDER BY c.name COLLATE "C"), ''))
-    FROM cutter_governance.fn_catalogue('trigger') c;
 
     RETURN QUERY
     SELECT s.name, s.text
@@ -105,8 +163,6 @@ BEGIN
                      FROM public.dot_config c WHERE starts_with(c.config_key, 'vocab.' || w.list || '.')), '')
         || ']', ',' ORDER BY w.list) || '}')
     FROM unnest(ARRAY['publication_type', 'section_type', 'unit_kind']) AS w(list);
-
-    RETURN QUERY SELECT 'grants', cutter_governance.fn_grant_digest();
 END
 $fn$;
 
@@ -116,7 +172,8 @@ $fn$;
 CREATE FUNCTION cutter_governance.fn_base_state_tables(p_document_id text, p_exclude_run text)
 RETURNS TABLE (table_name text, row_count bigint, sha256 text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
-SET search_path = pg_catalog, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO, YMD'
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET timezone = 'UTC' SET datestyle = 'ISO, YMD'
 SET bytea_output = 'hex' SET extra_float_digits = 1 AS $fn$
 DECLARE
     v_document uuid;

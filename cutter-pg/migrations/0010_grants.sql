@@ -61,6 +61,7 @@ FROM (VALUES ('cutter_exec', true, true), ('cutter_verify', true, true), ('cutte
         ('cutter_governance.fn_base_state_tables', false, false),
         ('cutter_governance.fn_backlog_targets', false, false),
         ('cutter_governance.fn_catalogue', false, false),
+        ('cutter_governance.fn_catalogue_stamp', false, false),
         ('cutter_governance.fn_grant_probe', false, false),
         ('cutter_governance.fn_grant_digest', false, false)
     ) AS f(object, writes, signs)

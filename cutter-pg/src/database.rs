@@ -19,6 +19,7 @@ use crate::connection::{Connection, SessionSettings};
 use crate::dsn::Dsn;
 use crate::error::{PORT, PgError};
 use crate::login::Login;
+use crate::survey::CatalogueCache;
 
 /// A login's connection, held for one piece of work.
 pub(crate) type Held = OwnedMutexGuard<Option<Connection>>;
@@ -28,6 +29,8 @@ pub struct PgDatabase {
     slots: BTreeMap<Login, Slot>,
     /// Longest wait of one read.
     read_limit: Duration,
+    /// Shared by the logins: they see the same catalogue.
+    catalogue: Arc<CatalogueCache>,
 }
 
 struct Slot {
@@ -44,7 +47,7 @@ impl PgDatabase {
             .into_iter()
             .map(|(login, dsn)| (login, Slot { dsn, connection: Arc::new(Mutex::new(None)) }))
             .collect();
-        Self { slots, read_limit: Duration::from_secs(35) }
+        Self { slots, read_limit: Duration::from_secs(35), catalogue: Arc::default() }
     }
 
     /// Bounds each read on the client's side (35 s unless told; the server ends a statement
@@ -53,6 +56,10 @@ impl PgDatabase {
     pub fn read_limit(mut self, limit: Duration) -> Self {
         self.read_limit = limit;
         self
+    }
+
+    pub(crate) fn catalogue(&self) -> Arc<CatalogueCache> {
+        self.catalogue.clone()
     }
 
     pub(crate) const fn limit_of_reads(&self) -> Duration {

@@ -34,6 +34,7 @@ use crate::error::{PORT, PgError};
 use crate::login::Login;
 use crate::reader::find_effect;
 use crate::row::{get, microseconds, system_time, verdict_text};
+use crate::survey::CatalogueCache;
 use crate::{executor, reviewer, survey, verifier};
 
 /// How often a lost race is tried in all.
@@ -198,13 +199,25 @@ fn ours(code: &str, message: String) -> PgError {
     PgError::Database { sqlstate: code.to_owned(), message, detail: None, position: None }
 }
 
+/// What the connection's thread gets.
+struct Job {
+    cx: EffectContext,
+    effect: Effect,
+    cache: Arc<CatalogueCache>,
+}
+
 /// What `begin` made on the connection's thread.
 enum Opened {
     Recorded(EffectRecord),
     Written { facts: EffectFacts, refusal: Option<String> },
 }
 
-fn open(client: &mut Client, cx: &EffectContext, effect: &Effect) -> Result<Opened, PgError> {
+fn open(
+    client: &mut Client,
+    cx: &EffectContext,
+    effect: &Effect,
+    cache: &CatalogueCache,
+) -> Result<Opened, PgError> {
     // Only numbers and a UUID go into this text.
     client.batch_execute(&format!(
         "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;
@@ -214,7 +227,7 @@ fn open(client: &mut Client, cx: &EffectContext, effect: &Effect) -> Result<Open
         cx.fence.run_id.uuid(),
         cx.fence.epoch
     ))?;
-    let outcome = write(client, cx, effect);
+    let outcome = write(client, cx, effect, cache);
     if !matches!(outcome, Ok(Opened::Written { .. })) && !client.is_closed() {
         // If even this fails the connection is lost, and with it the transaction.
         client.batch_execute("ROLLBACK")?;
@@ -222,7 +235,12 @@ fn open(client: &mut Client, cx: &EffectContext, effect: &Effect) -> Result<Open
     outcome
 }
 
-fn write(client: &mut Client, cx: &EffectContext, effect: &Effect) -> Result<Opened, PgError> {
+fn write(
+    client: &mut Client,
+    cx: &EffectContext,
+    effect: &Effect,
+    cache: &CatalogueCache,
+) -> Result<Opened, PgError> {
     client.execute(
         "SELECT cutter_governance.fn_run_fence_assert($1, $2, $3)",
         &[&cx.fence.run_id.as_str(), &cx.fence.epoch, &cx.fence.holder],
@@ -240,7 +258,7 @@ fn write(client: &mut Client, cx: &EffectContext, effect: &Effect) -> Result<Ope
             cx.key.effect, cx.key.occurrence, cx.key.run_id, record.payload_sha256, cx.payload_sha256
         )));
     }
-    let survey_before = survey::survey(client, &cx.survey)?;
+    let survey_before = survey::survey(client, &cx.survey, cache)?;
     let mut tx = Tx { client, cx, values: BTreeMap::new(), structural: None, refusal: None };
     match effect {
         Effect::Executor(effect) => executor::write(&mut tx, effect)?,
@@ -248,7 +266,7 @@ fn write(client: &mut Client, cx: &EffectContext, effect: &Effect) -> Result<Ope
         Effect::WriteVerify(effect) => verifier::write(&mut tx, effect, false)?,
     }
     let Tx { values, structural, refusal, .. } = tx;
-    let facts = observe(client, cx, survey_before, values, structural)?;
+    let facts = observe(client, cx, survey_before, values, structural, cache)?;
     Ok(Opened::Written { facts, refusal })
 }
 
@@ -260,9 +278,10 @@ fn observe(
     survey_before: cutter_core::port::database::Survey,
     mut values: BTreeMap<String, String>,
     structural: Option<StructuralFacts>,
+    cache: &CatalogueCache,
 ) -> Result<EffectFacts, PgError> {
     client.batch_execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")?;
-    let survey_after = survey::survey(client, &cx.survey)?;
+    let survey_after = survey::survey(client, &cx.survey, cache)?;
     // Judged again inside leg A and enactment.
     let wants_grants = matches!(cx.key.effect, EffectName::LegA | EffectName::Enact);
     if let Some(grants) = survey_after.0.get(cutter_core::drift::GRANTS).filter(|_| wants_grants) {
@@ -279,14 +298,18 @@ impl PgDatabase {
         check(cx, &effect, &op)?;
         let deadline = Instant::now() + Duration::from_millis(cx.deadline_ms);
         let mut held = self.hold(effect.login(), &op).await?;
-        let job = Arc::new((cx.clone(), effect));
+        let job = Arc::new(Job { cx: cx.clone(), effect, cache: self.catalogue() });
         let mut attempt = 1;
         let opened = loop {
             let guard = RollbackOnDrop::new(&held);
             let (job, limit) = (job.clone(), deadline.saturating_duration_since(Instant::now()));
             let outcome = match connection(&held) {
                 Ok(connection) => {
-                    connection.run_with_deadline(limit, move |client| open(client, &job.0, &job.1)).await
+                    connection
+                        .run_with_deadline(limit, move |client| {
+                            open(client, &job.cx, &job.effect, &job.cache)
+                        })
+                        .await
                 }
                 Err(error) => Err(error),
             };
@@ -363,7 +386,7 @@ fn send_rollback(held: &Held) {
 /// An open transaction with its writes done.
 struct Pending {
     held: Held,
-    job: Arc<(EffectContext, Effect)>,
+    job: Arc<Job>,
     facts: EffectFacts,
     refusal: Option<String>,
     deadline: Instant,
@@ -377,7 +400,7 @@ impl PendingEffect for Pending {
     }
 
     async fn finish(mut self: Box<Self>, verdict: Verdict) -> PortResult<Option<EffectRecord>> {
-        let op = format!("finish {}", self.job.0.key.effect);
+        let op = format!("finish {}", self.job.cx.key.effect);
         if verdict == Verdict::Rollback {
             self.is_open = false;
             let rolled_back = match connection(&self.held) {
@@ -421,7 +444,7 @@ impl Drop for Pending {
 /// Stores the effect's row and commits.
 fn close(
     client: &mut Client,
-    job: &(EffectContext, Effect),
+    job: &Job,
     facts: EffectFacts,
     verdict: Verdict,
 ) -> Result<EffectRecord, PgError> {
@@ -447,7 +470,7 @@ fn close(
 
 fn record(
     client: &mut Client,
-    (cx, effect): &(EffectContext, Effect),
+    Job { cx, effect, cache }: &Job,
     mut facts: EffectFacts,
     verdict: Verdict,
 ) -> Result<EffectRecord, PgError> {
@@ -457,7 +480,7 @@ fn record(
         let mut tx = Tx { client, cx, values: BTreeMap::new(), structural: None, refusal: None };
         verifier::write(&mut tx, write, true)?;
         let Tx { values, structural, .. } = tx;
-        facts = observe(client, cx, survey_before, values, structural)?;
+        facts = observe(client, cx, survey_before, values, structural, cache)?;
     }
     let text = serde_json::to_string(&facts).map_err(|error| PgError::Shape(error.to_string()))?;
     let occurrence = i32::try_from(cx.key.occurrence)

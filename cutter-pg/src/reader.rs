@@ -93,11 +93,13 @@ impl Reader for PgDatabase {
 
     async fn survey(&self, scope: &SurveyScope) -> PortResult<Survey> {
         let scope = scope.clone();
-        self.read("survey", move |client| survey::survey(client, &scope)).await
+        let cache = self.catalogue();
+        self.read("survey", move |client| survey::survey(client, &scope, &cache)).await
     }
 
     async fn grants(&self) -> PortResult<GrantSnapshot> {
-        self.read("grants", survey::grants).await
+        let cache = self.catalogue();
+        self.read("grants", move |client| survey::grants(client, &cache)).await
     }
 
     async fn effect(&self, key: &EffectKey) -> PortResult<Option<EffectRecord>> {

@@ -2,7 +2,9 @@
 //! counts. Every login that writes may ask too, inside its own transaction.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
+use cutter_core::drift;
 use cutter_core::port::database::{GrantFact, GrantSnapshot, StructuralFacts, Survey, SurveyScope};
 use postgres::GenericClient;
 use uuid::Uuid;
@@ -10,29 +12,91 @@ use uuid::Uuid;
 use crate::error::PgError;
 use crate::row::{get, parsed_opt, unsigned};
 
+/// The row of a survey that names the state of the catalogue; not a dimension of drift.
+const STAMP: &str = "catalogue_stamp";
+
+/// What is known of one state of the server's catalogue, by its stamp. Fingerprints of functions,
+/// triggers and grants are dear, and asked for some thirty times a run; the stamp is cheap, read
+/// in the same snapshot each time, and another one as soon as anything of it changed.
+#[derive(Debug, Default)]
+pub(crate) struct CatalogueCache(Mutex<Known>);
+
+#[derive(Debug, Default, Clone)]
+struct Known {
+    stamp: Option<String>,
+    /// Dimensions of the survey that come from the catalogue.
+    dimensions: BTreeMap<String, String>,
+    grants: Option<GrantSnapshot>,
+}
+
+impl CatalogueCache {
+    fn known(&self) -> Known {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn learn(&self, stamp: String, teach: impl FnOnce(&mut Known)) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.stamp.as_ref() != Some(&stamp) {
+            *known = Known { stamp: Some(stamp), ..Known::default() };
+        }
+        teach(&mut known);
+    }
+}
+
+fn is_of_catalogue(dimension: &str) -> bool {
+    dimension.starts_with("function.") || matches!(dimension, drift::TRIGGERS | drift::GRANTS)
+}
+
 /// Live values by dimension (PROTOCOL §4), from one statement and so from one snapshot.
-pub(crate) fn survey(client: &mut impl GenericClient, scope: &SurveyScope) -> Result<Survey, PgError> {
+pub(crate) fn survey(
+    client: &mut impl GenericClient,
+    scope: &SurveyScope,
+    cache: &CatalogueCache,
+) -> Result<Survey, PgError> {
+    let known = cache.known();
+    let stamp = known.stamp.filter(|_| !known.dimensions.is_empty());
     let rows = client.query(
-        "SELECT s.dimension, s.value FROM cutter_governance.fn_survey($1, $2, $3, $4) s",
-        &[&scope.document_id, &scope.run_id.as_str(), &scope.entry_id, &scope.review_decision_id],
+        "SELECT s.dimension, s.value FROM cutter_governance.fn_survey($1, $2, $3, $4, $5) s",
+        &[&scope.document_id, &scope.run_id.as_str(), &scope.entry_id, &scope.review_decision_id, &stamp],
     )?;
     let mut values = BTreeMap::new();
     for row in &rows {
         values.insert(get(row, 0)?, get(row, 1)?);
     }
+    let observed: String =
+        values.remove(STAMP).ok_or_else(|| PgError::Shape(format!("the survey has no {STAMP}")))?;
+    if stamp.as_ref() == Some(&observed) {
+        values.extend(known.dimensions);
+    } else {
+        let dimensions = values.iter().filter(|(name, _)| is_of_catalogue(name));
+        let dimensions = dimensions.map(|(name, value)| (name.clone(), value.clone())).collect();
+        cache.learn(observed, |known| known.dimensions = dimensions);
+    }
     Ok(Survey(values))
 }
 
 /// The grant probe (IG_grant_probe).
-pub(crate) fn grants(client: &mut impl GenericClient) -> Result<GrantSnapshot, PgError> {
+pub(crate) fn grants(
+    client: &mut impl GenericClient,
+    cache: &CatalogueCache,
+) -> Result<GrantSnapshot, PgError> {
+    let known = cache.known();
+    let stamp: String = get(&client.query_one("SELECT cutter_governance.fn_catalogue_stamp()", &[])?, 0)?;
+    if let Some(grants) = known.grants.filter(|_| known.stamp.as_ref() == Some(&stamp)) {
+        return Ok(grants);
+    }
+    // Stamp and probe from one statement: what is learned is of one snapshot.
     let rows = client.query(
-        "SELECT p.section, p.name, p.wanted, p.holds FROM cutter_governance.fn_grant_probe() p
+        "SELECT p.section, p.name, p.wanted, p.holds, s.stamp
+         FROM cutter_governance.fn_catalogue_stamp() s(stamp) LEFT JOIN cutter_governance.fn_grant_probe() p ON true
          ORDER BY p.section, p.name COLLATE \"C\"",
         &[],
     )?;
     let mut snapshot = GrantSnapshot::default();
+    let mut stamp = stamp;
     for row in &rows {
-        let name: String = get(row, 1)?;
+        stamp = get(row, 4)?;
+        let Some(name) = get::<_, Option<String>>(row, 1)? else { continue };
         match get::<_, &str>(row, 0)? {
             "fact" => snapshot.facts.push(GrantFact { name, wanted: get(row, 2)?, holds: get(row, 3)? }),
             "public_execute" => snapshot.public_execute.push(name),
@@ -40,6 +104,7 @@ pub(crate) fn grants(client: &mut impl GenericClient) -> Result<GrantSnapshot, P
             other => return Err(PgError::Shape(format!("the grant probe has no section {other:?}"))),
         }
     }
+    cache.learn(stamp, |known| known.grants = Some(snapshot.clone()));
     Ok(snapshot)
 }
 

@@ -14,7 +14,7 @@
 //!
 //! Migrations run once, into a template; a test's database is a copy of it (some 40 ms).
 //! Roles and passwords belong to the server, so a test that changes those takes
-//! [`TestServer::own`]. fsync is off.
+//! [`TestServer::own`]. fsync is off, but in [`TestServer::durable`].
 //!
 //! Everything here panics instead of returning errors: it is for tests only.
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used)]
@@ -72,22 +72,34 @@ impl TestServer {
     /// As [`Self::shared`].
     #[must_use]
     pub fn own() -> Self {
+        Self::own_with(ClusterOptions::new().without_durability_for_tests())
+    }
+
+    /// As [`Self::own`], but durable as a private server is: for measurements.
+    ///
+    /// # Panics
+    /// As [`Self::shared`].
+    #[must_use]
+    pub fn durable() -> Self {
+        Self::own_with(ClusterOptions::new())
+    }
+
+    fn own_with(options: ClusterOptions) -> Self {
         let home = std::env::temp_dir().join(format!("cutter-test-{}", random_hex::<6>().unwrap()));
         std::fs::create_dir(&home).expect("a temporary home folder");
         // The server's user must get through; what is inside is closed.
         std::fs::set_permissions(&home, std::fs::Permissions::from_mode(0o755)).unwrap();
         // The watchdog first: if the start fails half-way there is something to clear, too.
         let watchdog = Watchdog::over(&home);
-        Self::start(&home, Some(watchdog))
+        Self::start(&home, Some(watchdog), options)
     }
 
     fn in_shared_home(home: &Path) -> Self {
         std::fs::create_dir_all(home).expect("the shared home folder");
-        Self::start(home, None)
+        Self::start(home, None, ClusterOptions::new().without_durability_for_tests())
     }
 
-    fn start(home: &Path, watchdog: Option<Watchdog>) -> Self {
-        let options = ClusterOptions::new().without_durability_for_tests();
+    fn start(home: &Path, watchdog: Option<Watchdog>, options: ClusterOptions) -> Self {
         let cluster = PrivateCluster::open(home, options).unwrap();
         cluster.start().unwrap_or_else(|error| panic!("no PostgreSQL for the tests: {error}"));
         Self { cluster, home: home.to_owned(), template: OnceLock::new(), _watchdog: watchdog }

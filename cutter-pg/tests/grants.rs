@@ -18,6 +18,7 @@ const GOVERNANCE_TABLES: &str = "cut_change_set change_set_void manifest_envelop
     decision_backlog_sweep_log run_effect run_fence grant_expectation";
 const OBSERVE: &str = "cutter_governance.fn_survey cutter_governance.fn_base_state \
     cutter_governance.fn_base_state_tables cutter_governance.fn_backlog_targets cutter_governance.fn_catalogue \
+    cutter_governance.fn_catalogue_stamp \
     cutter_governance.fn_grant_probe cutter_governance.fn_grant_digest";
 const TRANSACT: &str = "iu_core.fn_document_lock cutter_governance.fn_run_fence_assert \
     cutter_governance.fn_run_effect_record cutter_governance.fn_backlog_transition";

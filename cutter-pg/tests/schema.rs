@@ -75,7 +75,7 @@ fn nothing_is_edited_but_status_live_and_the_fence() {
                          WHEN format_type(a.atttypid, NULL) = 'uuid' THEN 'gen_random_uuid()'
                          ELSE 'DEFAULT' END
              FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-             WHERE c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped
+             WHERE c.relkind = 'r' AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
                  AND n.nspname IN ('iu_core', 'cutter_governance')",
             &[],
         )

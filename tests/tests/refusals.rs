@@ -13,5 +13,9 @@ mod decisions;
 mod drift;
 #[path = "refusals/gates.rs"]
 mod gates;
+#[path = "refusals/interleavings.rs"]
+mod interleavings;
+#[path = "refusals/sidecars.rs"]
+mod sidecars;
 #[path = "refusals/stops.rs"]
 mod stops;

@@ -57,13 +57,15 @@ impl SessionSettings {
         self
     }
 
-    /// Tells the server.
+    /// Tells the server. Statements of ours look up by key, so one plan fits all values; to plan
+    /// again for each unit would cost more than to write it.
     pub(super) fn apply(&self, client: &mut Client) -> Result<(), PgError> {
         let on_off = if self.is_read_only { "on" } else { "off" };
         client.batch_execute(&format!(
             "SET search_path = pg_catalog, pg_temp;
              SET TimeZone = 'UTC';
              SET synchronous_commit = on;
+             SET plan_cache_mode = force_generic_plan;
              SET default_transaction_isolation = 'read committed';
              SET default_transaction_read_only = {on_off};
              SET statement_timeout = {};
