@@ -63,7 +63,7 @@ pub enum ReportError {
 
 /// Renders with ever shorter cells until the result fits, then checks it.
 fn fitted(run_id: &str, render: impl Fn(usize) -> String) -> Result<String, ReportError> {
-    const CELLS: [usize; 4] = [320, 160, 80, 40];
+    const CELLS: [usize; 6] = [320, 160, 80, 40, 20, 10];
     let mut last = String::new();
     for cell in CELLS {
         last = render(cell);
