@@ -399,8 +399,7 @@ impl StopReason {
     /// The command to type next.
     #[must_use]
     pub fn next_command(&self, run_id: &str) -> String {
-        let resume = "cutter orchestrate resume --run-id";
-        let approve = "cutter sovereign approve --run-id";
+        let (resume, approve) = ("cutter orchestrate resume --run-id", "cutter sovereign approve --run-id");
         match self {
             Self::KbUpload
             | Self::DatabaseUnavailable
