@@ -220,7 +220,15 @@ DELETE FROM iu_core.iu_lifecycle_log l USING pg_temp.r_here h WHERE l.unit_id = 
 DELETE FROM iu_core.unit_anchor a USING pg_temp.r_here h WHERE a.unit_id = h.unit_id;
 DELETE FROM iu_core.unit_version v USING pg_temp.r_here h WHERE v.unit_id = h.unit_id;
 DELETE FROM iu_core.information_unit u USING pg_temp.r_here h WHERE u.unit_id = h.unit_id;
-INSERT INTO iu_core.information_unit SELECT * FROM pg_temp.r_unit;
+-- By name: `live` is generated from lifecycle_status and takes no value.
+INSERT INTO iu_core.information_unit (
+    unit_id, change_set_id, document_id, source_document_id, source_version_id, ordinal,
+    canonical_address, citation_address, unit_kind, section_type, content_hash, body_hash,
+    idempotency_key, lifecycle_status, created_at)
+SELECT unit_id, change_set_id, document_id, source_document_id, source_version_id, ordinal,
+    canonical_address, citation_address, unit_kind, section_type, content_hash, body_hash,
+    idempotency_key, lifecycle_status, created_at
+FROM pg_temp.r_unit;
 INSERT INTO iu_core.unit_version SELECT * FROM pg_temp.r_version;
 INSERT INTO iu_core.unit_anchor SELECT * FROM pg_temp.r_anchor;
 INSERT INTO iu_core.iu_lifecycle_log SELECT * FROM pg_temp.r_log;
