@@ -99,7 +99,9 @@ fn apply(s: &Scenario, step: usize, op: Op) {
                 _ => FaultKind::Fail { kind: PortErrorKind::Unavailable, times: 1 },
             };
             let plan = FaultPlan::one(Fault { when: When::Call(call), kind });
-            tolerate(s.resume(&s.process(plan).1, &run), true);
+            let (process, ports) = s.process(plan);
+            tolerate(s.resume(&ports, &run), true);
+            process.kill(); // whatever it still held
         }
         (Op::KbDown(nth), Some(run)) => {
             let when = When::Operation { port: "knowledge_base", op: "create".into(), nth: u64::from(nth) };

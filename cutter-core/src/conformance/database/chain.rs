@@ -328,3 +328,24 @@ pub(super) async fn a_decision_moves_the_entry_as_it_says(db: &DatabaseUnderTest
     }
     Ok(())
 }
+
+pub(super) async fn a_word_at_sg3_takes_an_approval_back(db: &DatabaseUnderTest) -> Held {
+    // with a history id, S2 -> S3: what was approved will be asked again; without one, nothing moves
+    let chain = Chain::through(db, Case::new(1), EffectName::Sg1Review).await?;
+    let case = &chain.case;
+    let mut word = case.review("drift_ack", ReviewVerdict::Approve, "1");
+    word.change_set_id = None;
+    let mut moving = case.review("drift_ack", ReviewVerdict::Approve, "2");
+    moving.change_set_id = None;
+    moving.history_id = Some(case.id("history sg3"));
+    for (n, review, expected) in [(1, word, "reviewed_approved"), (2, moving, "reviewed_deferred")] {
+        let cx = chain.context(EffectName::Sg3Review, n, expected);
+        let Begun::Pending(open) = chain.begin_as(&cx, &Request::Review(review)).await? else {
+            return Err(Broken::new("a new decision", "a record"));
+        };
+        open.finish(Verdict::Commit).await?;
+        let status = db.reader.evidence(&case.run_id()).await?.entry_status;
+        equal("the entry", Some(expected), status.as_deref())?;
+    }
+    Ok(())
+}
