@@ -171,7 +171,10 @@ fn another_database_is_drift_and_an_unknown_schema_is_refused() {
 fn rows_that_others_wrote_into_the_document_are_found_before_the_enactment() {
     for damage in [
         // a unit of nobody's
-        "INSERT INTO iu_core.information_unit SELECT (u).* FROM (
+        "INSERT INTO iu_core.information_unit SELECT (u).unit_id, (u).change_set_id, (u).document_id,
+                 (u).source_document_id, (u).source_version_id, (u).ordinal, (u).canonical_address,
+                 (u).citation_address, (u).unit_kind, (u).section_type, (u).content_hash, (u).body_hash,
+                 (u).idempotency_key, (u).lifecycle_status, (u).created_at FROM (
              SELECT jsonb_populate_record(x, jsonb_build_object('unit_id', gen_random_uuid(), 'ordinal', 99,
                  'canonical_address', 'LAW-DRIFT/intruder', 'citation_address', NULL,
                  'idempotency_key', repeat('0', 64))) AS u

@@ -1,3 +1,5 @@
+//! The line scanner finds exactly the parser's headings.
+
 use super::super::blocks::parsed_headings;
 use super::*;
 use proptest::prelude::*;
