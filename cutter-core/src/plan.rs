@@ -236,16 +236,13 @@ impl CutPlan {
     pub fn envelope(&self, vocabulary: &Vocabulary) -> Result<String, CanonicalError> {
         let number = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         let mut w = Writer::with_capacity(2048);
-        let strings = |w: &mut Writer, items: &mut dyn Iterator<Item = &String>| {
-            w.begin_array();
-            for item in items {
-                w.string(item);
-            }
-            w.end_array();
-        };
         w.begin_object();
         w.key("depends_on");
-        strings(&mut w, &mut self.depends_on.iter());
+        w.begin_array();
+        for document in &self.depends_on {
+            w.string(document);
+        }
+        w.end_array();
         w.key("document_id");
         w.string(self.document_id.as_str());
         w.key("marker");
@@ -280,14 +277,7 @@ impl CutPlan {
         w.string(&self.document.sha256.to_hex());
         w.end_object();
         w.key("vocabulary");
-        w.begin_object();
-        w.key("publication_type");
-        strings(&mut w, &mut vocabulary.publication_type.iter());
-        w.key("section_type");
-        strings(&mut w, &mut vocabulary.section_type.iter());
-        w.key("unit_kind");
-        strings(&mut w, &mut vocabulary.unit_kind.iter());
-        w.end_object();
+        vocabulary.write(&mut w);
         w.end_object();
         Ok(w.finish())
     }

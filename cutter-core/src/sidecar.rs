@@ -28,6 +28,13 @@ use crate::port::database::Survey;
 use crate::port::signer::SignedText;
 use crate::settings::RunSettings;
 
+mod compact;
+mod error;
+mod stop_record;
+
+pub use error::SidecarError;
+pub use stop_record::StopRecord;
+
 /// The spec's `schema_version`. A higher one is refused, never guessed at.
 pub const SCHEMA_VERSION: u32 = 1;
 /// Counts our own additions within schema 1. Older records are read: every field that
@@ -165,44 +172,6 @@ pub struct ErrorRecord {
     pub at: Timestamp,
 }
 
-/// A stop or failure: one per stop-route report.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StopRecord {
-    /// 1, 2, …
-    pub n: u32,
-    /// `STOP_…` code or `failed_<gate>`.
-    pub code: String,
-    /// State suffix, as in `stopped_<reason>`; for failures the gate's.
-    pub reason: String,
-    /// Where the run stood.
-    pub stage: String,
-    /// What happened, expected and observed.
-    pub detail: Vec<String>,
-    /// When.
-    pub at: Timestamp,
-    /// File name of the stop-route report.
-    pub name: String,
-    /// An answer (SG_3) must repeat it.
-    pub nonce: String,
-    /// The sidecar revision whose bytes the report dumps.
-    pub revision: u64,
-    /// sha256 of the report, once uploaded.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub uploaded: Option<Digest>,
-    /// Identifiers for the decision on it and for a void, chosen with the stop.
-    #[serde(default)]
-    pub ids: BTreeMap<String, Uuid>,
-    /// The stop request that it honours, if a person asked.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub request_id: Option<Uuid>,
-    /// For drift: the observed values that an acknowledgement accepts.
-    #[serde(default)]
-    pub observed: BTreeMap<String, String>,
-    /// Path of the SG_3 approval that let it go on.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub resolved_by: Option<String>,
-}
-
 /// One step of the run machine, chained to the one before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransitionRecord {
@@ -338,35 +307,6 @@ const fn first_record_version() -> u32 {
 }
 const fn no_digest() -> Digest {
     Digest::from_bytes([0; 32])
-}
-
-/// Why bytes are not a sidecar that may be acted on. Shown to the operator.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SidecarError {
-    /// Not JSON, or not of this shape: truncated, edited, or another file.
-    #[error("the sidecar does not read: {0}")]
-    Malformed(String),
-    /// The digest inside does not fit the rest.
-    #[error("the sidecar's digest does not fit its content: expected {expected}, observed {observed}")]
-    DigestMismatch {
-        /// As recorded.
-        expected: String,
-        /// As computed.
-        observed: String,
-    },
-    /// Written by a newer program.
-    #[error(
-        "the sidecar has schema_version {observed}, this program knows up to {known}: use a newer cutter"
-    )]
-    Newer {
-        /// As recorded.
-        observed: u64,
-        /// What this program knows.
-        known: u32,
-    },
-    /// A rule between fields is broken.
-    #[error("the sidecar breaks a rule: {0}")]
-    Invalid(String),
 }
 
 impl Sidecar {

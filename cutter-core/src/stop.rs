@@ -408,7 +408,8 @@ impl StopReason {
             | Self::DiskFull
             | Self::Fenced
             | Self::Internal => format!("{resume} {run_id}"),
-            Self::KbConflict | Self::StateCorrupt => format!("cutter verify --run-id {run_id}"),
+            Self::KbConflict => format!("cutter verify --run-id {run_id}"),
+            Self::StateCorrupt => format!("cutter orchestrate recover --run-id {run_id}"),
             Self::RunBusy => format!("cutter why --run-id {run_id}"),
             Self::SchemaMismatch => "cutter db status".to_owned(),
             Self::StateNewer => "cutter doctor".to_owned(),

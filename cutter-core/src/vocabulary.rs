@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::canonical::{CanonicalError, digest_of};
+use crate::canonical::{CanonicalError, Writer};
 use crate::digest::Digest;
 
 /// The kinds of unit that ship by default.
@@ -110,7 +110,27 @@ impl Vocabulary {
     /// # Errors
     /// Never for this type: sets of strings always have a canonical text.
     pub fn digest(&self) -> Result<Digest, CanonicalError> {
-        digest_of(self)
+        let mut w = Writer::with_capacity(1024);
+        self.write(&mut w);
+        Ok(Digest::of(w.finish().as_bytes()))
+    }
+
+    /// Writes the snapshot as one canonical object.
+    pub(crate) fn write(&self, w: &mut Writer) {
+        w.begin_object();
+        for (name, words) in [
+            ("publication_type", &self.publication_type),
+            ("section_type", &self.section_type),
+            ("unit_kind", &self.unit_kind),
+        ] {
+            w.key(name);
+            w.begin_array();
+            for word in words {
+                w.string(word);
+            }
+            w.end_array();
+        }
+        w.end_object();
     }
 
     /// The words among (vocabulary name, word) that are not known, each once, sorted. An
@@ -145,6 +165,7 @@ mod tests {
         assert_eq!(vocabulary.section_type.len(), 17);
         assert_eq!(vocabulary.publication_type.len(), 12);
         let before = vocabulary.digest().unwrap();
+        assert_eq!(before, crate::canonical::digest_of(&vocabulary).unwrap());
         assert_eq!(before, Vocabulary::default().digest().unwrap());
         vocabulary.unit_kind.insert("rule".into());
         assert_ne!(before, vocabulary.digest().unwrap());

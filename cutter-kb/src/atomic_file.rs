@@ -308,7 +308,7 @@ impl Folder {
         rustix::fs::fsync(&self.fd).map_err(|e| FileError::io("sync folder", &self.path, &e.into()))
     }
 
-    fn try_clone(&self) -> FileResult<Self> {
+    pub(crate) fn try_clone(&self) -> FileResult<Self> {
         let fd = self.fd.try_clone().map_err(|e| FileError::io("open folder", &self.path, &e))?;
         Ok(Self { fd, path: self.path.clone() })
     }

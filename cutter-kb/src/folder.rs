@@ -110,6 +110,8 @@ impl FolderKb {
         let (folders, name) = self.parts(path)?;
         self.check_size(path, bytes)?;
         let root = Folder::open_or_make(&self.root)?;
+        // Best effort: a leftover must not keep a document from being filed.
+        let _ = sweep_if_alone(&root, &folders);
         let _lock = FileLock::shared(&root, LOCK)?;
         let folder = make_path(root, &folders)?;
         match folder.write_new(name, bytes)? {
@@ -386,6 +388,16 @@ fn walk(folder: &Folder, at: &str, prefix: &str, found: &mut Vec<String>) -> Fil
             }
             _ => {}
         }
+    }
+    Ok(())
+}
+
+/// Removes what a killed writer left in one folder, if nobody writes to the base at this moment:
+/// then no temporary file is a living writer's. Does not wait.
+fn sweep_if_alone(root: &Folder, folders: &[&str]) -> FileResult<()> {
+    let Some(_alone) = FileLock::try_exclusive(root, LOCK)? else { return Ok(()) };
+    if let Some(folder) = open_path(root.try_clone()?, folders)? {
+        folder.sweep()?;
     }
     Ok(())
 }

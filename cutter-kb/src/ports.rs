@@ -29,7 +29,8 @@ const RUNS: &str = "run_store";
 const BACKUP: &str = "backup_target";
 
 fn port(port: &'static str, op: &'static str) -> impl Fn(FileError) -> PortError {
-    move |e| PortError::new(port, op, e.kind, e.to_string())
+    // the port's error shows the kind itself
+    move |e| PortError::new(port, op, e.kind, format!("{} {}: {}", e.op, e.path.display(), e.detail))
 }
 
 #[async_trait]

@@ -382,16 +382,13 @@ impl FileRunStore {
         }
     }
 
+    /// The bytes as they stand. What they say, and whether they are whole, is for the sidecar's
+    /// own rules: a broken revision must still be found, or it could not be recovered from.
     fn read_revision(&self, rev: &Folder, n: u64) -> FileResult<Vec<u8>> {
         let name = revision_name(n);
         let at = rev.path().join(&name);
-        let bytes = rev
-            .read(&name, MAX_SIDECAR_BYTES)?
-            .ok_or_else(|| FileError::corrupt("read revision", &at, "the file is missing"))?;
-        serde_json::from_slice::<serde::de::IgnoredAny>(&bytes).map_err(|e| {
-            FileError::corrupt("read revision", &at, format!("expected a JSON document: {e}"))
-        })?;
-        Ok(bytes)
+        rev.read(&name, MAX_SIDECAR_BYTES)?
+            .ok_or_else(|| FileError::corrupt("read revision", &at, "the file is missing"))
     }
 
     fn check_sidecar(&self, run_id: &str, bytes: &[u8]) -> FileResult<()> {

@@ -239,6 +239,27 @@ fn listing_is_sorted_by_bytes_and_shows_documents_only() {
 }
 
 #[test]
+fn what_a_killed_writer_left_goes_with_the_next_document_beside_it() {
+    let root = tempfile::tempdir().unwrap();
+    let kb = FolderKb::new(root.path());
+    kb.create("a/1.md", b"x").unwrap();
+    kb.create("b/1.md", b"x").unwrap();
+    let left = |folder: &str| root.path().join(folder).join(".tmp-1-2");
+    for folder in ["a", "b"] {
+        std::fs::write(left(folder), "half of it").unwrap();
+    }
+    // while another process is at work in the base it could be a living writer's
+    let lock = std::fs::File::open(root.path().join(".lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockShared).unwrap();
+    kb.create("a/2.md", b"x").unwrap();
+    assert!(left("a").exists());
+    drop(lock);
+    kb.create("a/2.md", b"x").unwrap();
+    assert!(!left("a").exists(), "swept");
+    assert!(left("b").exists(), "only the folder that is written to");
+}
+
+#[test]
 fn paths_that_leave_the_root_are_refused() {
     let outside = tempfile::tempdir().unwrap();
     let root = tempfile::tempdir().unwrap();

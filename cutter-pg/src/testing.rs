@@ -20,6 +20,7 @@
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used)]
 
 mod database;
+mod proxy;
 mod watchdog;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -31,6 +32,7 @@ use postgres::{Client, NoTls};
 
 use self::database::Template;
 pub use self::database::TestDatabase;
+pub use self::proxy::{CommitProxy, Cut};
 use self::watchdog::Watchdog;
 use crate::cluster::{ClusterOptions, PrivateCluster, SharedLock, on_own_thread};
 use crate::dsn::Dsn;

@@ -1,5 +1,6 @@
 //! Builders shared by the cross-crate tests: a whole run on memory ports.
 
+pub mod cli;
 pub mod pg;
 pub mod refusal;
 pub mod story;

@@ -7,11 +7,17 @@
 
 #[path = "refusals/approvals.rs"]
 mod approvals;
+#[path = "refusals/changed.rs"]
+mod changed;
 #[path = "refusals/decisions.rs"]
 mod decisions;
 #[path = "refusals/drift.rs"]
 mod drift;
 #[path = "refusals/gates.rs"]
 mod gates;
+#[path = "refusals/interleavings.rs"]
+mod interleavings;
+#[path = "refusals/sidecars.rs"]
+mod sidecars;
 #[path = "refusals/stops.rs"]
 mod stops;

@@ -47,8 +47,18 @@ fn a_wrong_approval_is_refused_by_name_and_blocks_nothing() {
     let bench = Bench::shared();
     let run = bench.parked("WRONG", &text(12));
     let operator = bench.home.join("keys/operator.secret.asc");
-    let forged = ["sovereign", "approve", "--run-id", &run, "--key", operator.to_str().unwrap(), "--json"];
-    let forged = bench.run(&forged).expect(0).json();
+    let operator = operator.to_str().unwrap();
+    let sign = ["sovereign", "approve", "--run-id", &run, "--key", operator, "--json"];
+    let early = bench.run(&sign).expect(5).json();
+    assert_eq!(early["error"]["invariants"][0]["invariant"], "approval.signer_pinned", "{early}");
+
+    // someone who does not ask the configuration first files it all the same
+    let elsewhere = tempfile::tempdir().unwrap();
+    let kb = bench.home.join("kb");
+    let mut outside = bench.command();
+    outside.env("CUTTER_HOME", elsewhere.path()).env("CUTTER_ACTOR", "sue");
+    outside.args(sign).args(["--kb-dir", kb.to_str().unwrap()]);
+    let forged = super::bench::ran(outside.output().unwrap()).expect(0).json();
     let refused = bench.resume(&run).expect(5).json();
     let considered = &refused["approvals_not_accepted"][0];
     assert_eq!(considered["approval_kb_id"], forged["approval_kb_id"]);

@@ -12,7 +12,8 @@ use crate::port::{PortErrorKind, PortResult};
 
 type Target = Fresh<dyn BackupTarget>;
 
-/// Checks every contract; gives the names of those that held.
+/// Checks every contract; gives the names of those that held. `build` gives a target under which
+/// the runs of [`Case`](super::Case) 1 and 2 exist, without backups.
 ///
 /// # Errors
 /// The first contract that is not kept.

@@ -1,4 +1,5 @@
-//! The contract of [`RunStore`].
+//! The contract of [`RunStore`]. Revisions are JSON documents here as in a run: a store may refuse
+//! what is none.
 
 use alloc::format;
 use alloc::string::ToString;
@@ -53,17 +54,16 @@ where
 
 async fn a_run_is_created_once(store: &Store) -> Held {
     let run = run_id(1);
-    equal("the first create", CasOutcome::Applied, store.port.create(&run, b"one").await?)?;
-    equal("the same bytes again", CasOutcome::AlreadyApplied, store.port.create(&run, b"one").await?)?;
-    let other = store.port.create(&run, b"two").await?;
+    equal("the first create", CasOutcome::Applied, store.port.create(&run, b"1").await?)?;
+    equal("the same bytes again", CasOutcome::AlreadyApplied, store.port.create(&run, b"1").await?)?;
+    let other = store.port.create(&run, b"2").await?;
     holds("other bytes conflict", matches!(other, CasOutcome::Conflict { .. }), &other)?;
     let loaded = store.port.load(&run).await?.map(|r| (r.revision, r.bytes));
-    equal("what is stored", Some((1, b"one".to_vec())), loaded)
+    equal("what is stored", Some((1, b"1".to_vec())), loaded)
 }
 
 async fn of_many_creators_one_applies(store: &Store) -> Held {
-    let outcomes =
-        at_once(8, |i| block_on(store.port.create(&run_id(1), format!("creator {i}").as_bytes())))?;
+    let outcomes = at_once(8, |i| block_on(store.port.create(&run_id(1), format!("{i}").as_bytes())))?;
     one_applied(outcomes)
 }
 
@@ -84,47 +84,47 @@ async fn an_absent_run_is_none(store: &Store) -> Held {
 
 async fn a_revision_follows_the_expected_one(store: &Store) -> Held {
     let run = run_id(1);
-    store.port.create(&run, b"one").await?;
-    equal("revision 2", CasOutcome::Applied, store.port.publish(&run, 1, b"two").await?)?;
-    equal("revision 3", CasOutcome::Applied, store.port.publish(&run, 2, b"three").await?)?;
+    store.port.create(&run, b"1").await?;
+    equal("revision 2", CasOutcome::Applied, store.port.publish(&run, 1, b"2").await?)?;
+    equal("revision 3", CasOutcome::Applied, store.port.publish(&run, 2, b"3").await?)?;
     let loaded = store.port.load(&run).await?.map(|r| (r.revision, r.bytes));
-    equal("the highest revision", Some((3, b"three".to_vec())), loaded)
+    equal("the highest revision", Some((3, b"3".to_vec())), loaded)
 }
 
 async fn the_same_revision_again_is_already_applied(store: &Store) -> Held {
     let run = run_id(1);
-    store.port.create(&run, b"one").await?;
-    store.port.publish(&run, 1, b"two").await?;
-    equal("the same again", CasOutcome::AlreadyApplied, store.port.publish(&run, 1, b"two").await?)?;
+    store.port.create(&run, b"1").await?;
+    store.port.publish(&run, 1, b"2").await?;
+    equal("the same again", CasOutcome::AlreadyApplied, store.port.publish(&run, 1, b"2").await?)?;
     let loaded = store.port.load(&run).await?.map(|r| r.revision);
     equal("the highest revision", Some(2), loaded)
 }
 
 async fn a_stale_publisher_is_refused_and_writes_nothing(store: &Store) -> Held {
     let run = run_id(1);
-    store.port.create(&run, b"one").await?;
-    store.port.publish(&run, 1, b"two").await?;
-    let stale = store.port.publish(&run, 1, b"stale").await?;
+    store.port.create(&run, b"1").await?;
+    store.port.publish(&run, 1, b"2").await?;
+    let stale = store.port.publish(&run, 1, b"44").await?;
     equal("a stale publish", CasOutcome::Conflict { found: 2 }, stale)?;
-    let ahead = store.port.publish(&run, 7, b"ahead").await?;
+    let ahead = store.port.publish(&run, 7, b"55").await?;
     equal("a publish ahead", CasOutcome::Conflict { found: 2 }, ahead)?;
     let loaded = store.port.load(&run).await?.map(|r| (r.revision, r.bytes));
-    equal("what is stored", Some((2, b"two".to_vec())), loaded)
+    equal("what is stored", Some((2, b"2".to_vec())), loaded)
 }
 
 async fn of_many_publishers_one_applies(store: &Store) -> Held {
     let run = run_id(1);
-    store.port.create(&run, b"one").await?;
-    let outcomes = at_once(8, |i| block_on(store.port.publish(&run, 1, format!("driver {i}").as_bytes())))?;
+    store.port.create(&run, b"1").await?;
+    let outcomes = at_once(8, |i| block_on(store.port.publish(&run, 1, format!("1{i}").as_bytes())))?;
     one_applied(outcomes)?;
     equal("the highest revision", Some(2), store.port.load(&run).await?.map(|r| r.revision))
 }
 
 async fn older_revisions_stay(store: &Store) -> Held {
     let run = run_id(1);
-    store.port.create(&run, b"one").await?;
-    store.port.publish(&run, 1, b"two").await?;
-    for (revision, bytes) in [(1, Some("one")), (2, Some("two")), (3, None), (0, None)] {
+    store.port.create(&run, b"1").await?;
+    store.port.publish(&run, 1, b"2").await?;
+    for (revision, bytes) in [(1, Some("1")), (2, Some("2")), (3, None), (0, None)] {
         let found = store.port.load_revision(&run, revision).await?.map(|r| (r.revision, r.bytes));
         let expected = bytes.map(|b| (revision, b.as_bytes().to_vec()));
         equal("the revision", expected, found)?;
@@ -133,7 +133,7 @@ async fn older_revisions_stay(store: &Store) -> Held {
 }
 
 async fn a_run_that_is_not_there_takes_no_revision(store: &Store) -> Held {
-    let result = store.port.publish(&run_id(1), 1, b"two").await;
+    let result = store.port.publish(&run_id(1), 1, b"2").await;
     refused("publish to no run", &[PortErrorKind::NotFound], result)
 }
 
@@ -149,7 +149,7 @@ fn holder(n: u8) -> LockHolder {
 
 async fn the_lock_has_one_holder_until_it_is_dropped(store: &Store) -> Held {
     let run = run_id(1);
-    store.port.create(&run, b"one").await?;
+    store.port.create(&run, b"1").await?;
     let lock = store.port.lock(&run, &holder(1)).await?;
     equal("the locked run", &run, lock.run_id())?;
     let seen = store.port.lock_holder(&run).await?.map(|h| (h.holder, h.command));
@@ -172,7 +172,7 @@ async fn the_lock_has_one_holder_until_it_is_dropped(store: &Store) -> Held {
 
 async fn of_many_lockers_one_holds(store: &Store) -> Held {
     let run = run_id(1);
-    store.port.create(&run, b"one").await?;
+    store.port.create(&run, b"1").await?;
     let results = at_once(8, |i| block_on(store.port.lock(&run, &holder(u8::try_from(i).unwrap_or(0)))))?;
     let held = results.iter().filter(|r| r.is_ok()).count();
     let busy = results.iter().filter(|r| r.as_ref().err().is_some_and(|e| e.kind == PortErrorKind::Busy));
@@ -180,8 +180,8 @@ async fn of_many_lockers_one_holds(store: &Store) -> Held {
 }
 
 async fn locks_of_two_runs_are_apart(store: &Store) -> Held {
-    store.port.create(&run_id(1), b"one").await?;
-    store.port.create(&run_id(2), b"two").await?;
+    store.port.create(&run_id(1), b"1").await?;
+    store.port.create(&run_id(2), b"2").await?;
     let first = store.port.lock(&run_id(1), &holder(1)).await?;
     let second = store.port.lock(&run_id(2), &holder(2)).await?;
     drop(first);
@@ -224,7 +224,7 @@ async fn of_many_claimants_one_applies(store: &Store) -> Held {
 
 async fn runs_are_listed_in_byte_order(store: &Store) -> Held {
     for n in [3, 1, 2] {
-        store.port.create(&run_id(n), b"one").await?;
+        store.port.create(&run_id(n), b"1").await?;
     }
     store.port.put_claim(&claim(1, 1)).await?;
     let mut expected = Vec::from([run_id(1), run_id(2), run_id(3)]);
@@ -233,11 +233,11 @@ async fn runs_are_listed_in_byte_order(store: &Store) -> Held {
 }
 
 async fn a_mirror_may_be_written_again(store: &Store) -> Held {
-    store.port.create(&run_id(1), b"one").await?;
+    store.port.create(&run_id(1), b"1").await?;
     store.port.mirror(&run_id(1), "phase-01.md", b"first").await?;
     store.port.mirror(&run_id(1), "phase-01.md", b"second").await?;
     let loaded = store.port.load(&run_id(1)).await?.map(|r| (r.revision, r.bytes));
-    equal("the sidecar is untouched", Some((1, b"one".to_vec())), loaded)
+    equal("the sidecar is untouched", Some((1, b"1".to_vec())), loaded)
 }
 
 async fn a_later_stop_request_replaces_an_earlier_one(store: &Store) -> Held {
@@ -247,7 +247,7 @@ async fn a_later_stop_request_replaces_an_earlier_one(store: &Store) -> Held {
         actor: "operator".into(),
         at: "2026-01-02T03:04:05Z".into(),
     };
-    store.port.create(&run_id(1), b"one").await?;
+    store.port.create(&run_id(1), b"1").await?;
     let (first, second) = (request(id("stop 1"), "second_thoughts"), request(id("stop 2"), "recess"));
     store.port.request_stop(&run_id(1), &first).await?;
     equal("the request", Some(&first), store.port.stop_request(&run_id(1)).await?.as_ref())?;

@@ -3,6 +3,7 @@
 use alloc::format;
 use alloc::string::{String, ToString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use super::life::{Life, Plan, Strike};
@@ -18,29 +19,41 @@ const COMMANDS_MAX: u32 = 200;
 /// keeps out, tells the story to its end; then the first goes on. Nothing of what the
 /// successor left may change by that, and it must equal the undisturbed story.
 pub fn freeze_everywhere<W: CrashWorld>(story: &W, reference: &Reference) -> CrashReport {
-    let mut report = CrashReport { calls: reference.trace.len() as u64, ..CrashReport::default() };
-    for call in 1..=report.calls {
-        for strike in [Strike::FreezeBefore, Strike::FreezeAfter] {
-            report.schedules += 1;
-            let name = || {
-                let at = usize::try_from(call - 1).ok().and_then(|i| reference.trace.get(i));
-                format!("{strike} call {call} ({})", at.map(ToString::to_string).unwrap_or_default())
-            };
-            match freeze(story, Plan::at(call, strike), reference) {
-                Ok(Some(ending)) => {
-                    report.strikes += 1;
-                    *report.thawed.entry(ending).or_default() += 1;
+    let calls = reference.trace.len() as u64;
+    let points = (1..=calls).flat_map(|call| [(call, Strike::FreezeBefore), (call, Strike::FreezeAfter)]);
+    let queue = Mutex::new(points);
+    let results = Mutex::new(CrashReport { calls, ..CrashReport::default() });
+    let threads = thread::available_parallelism().map_or(1, |n| n.get());
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let next = queue.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    let Some((call, strike)) = next else { break };
+                    let ended = freeze(story, Plan::at(call, strike), reference);
+                    let mut report = results.lock().unwrap_or_else(PoisonError::into_inner);
+                    report.schedules += 1;
+                    match ended {
+                        Ok(ending) => {
+                            report.strikes += 1;
+                            *report.struck.entry(strike.to_string()).or_default() += 1;
+                            *report.thawed.entry(ending).or_default() += 1;
+                        }
+                        Err(difference) => {
+                            let at = usize::try_from(call - 1).ok().and_then(|i| reference.trace.get(i));
+                            let at = at.map(ToString::to_string).unwrap_or_default();
+                            report.find(format!("{strike} call {call} ({at})"), difference);
+                        }
+                    }
                 }
-                Ok(None) => report.find(name(), "the call never came".to_string()),
-                Err(difference) => report.find(name(), difference),
-            }
+            });
         }
-    }
-    report
+    });
+    results.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How the frozen driver's command ended; `None` if it never froze.
-fn freeze<W: CrashWorld>(story: &W, plan: Plan, reference: &Reference) -> Result<Option<String>, String> {
+/// How the frozen driver's command ended.
+fn freeze<W: CrashWorld>(story: &W, plan: Plan, reference: &Reference) -> Result<String, String> {
     let world = story.fresh();
     let life = Life::new(plan);
     thread::scope(|scope| {
@@ -50,7 +63,7 @@ fn freeze<W: CrashWorld>(story: &W, plan: Plan, reference: &Reference) -> Result
             ending
         });
         if !life.wait_frozen() {
-            return Ok(None);
+            return Err("the call never came".to_string());
         }
         let succeeded = finish(story, &world);
         let before = story.snapshot(&world);
@@ -63,7 +76,7 @@ fn freeze<W: CrashWorld>(story: &W, plan: Plan, reference: &Reference) -> Result
         if let Some(d) = difference(&before, &story.snapshot(&world)) {
             return Err(format!("the thawed driver changed something ({ending}): {d}"));
         }
-        Ok(Some(ending))
+        Ok(ending)
     })
 }
 

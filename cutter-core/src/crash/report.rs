@@ -9,9 +9,9 @@ use core::fmt;
 use super::life::Call;
 
 /// Findings that are kept; more are counted only.
-const FINDINGS_MAX: usize = 20;
+const FINDINGS_MAX: usize = 8;
 /// Characters of a differing line that are shown, from shortly before the difference.
-const SHOWN: usize = 300;
+const SHOWN: usize = 200;
 
 /// The undisturbed story: what all others must be equal to.
 #[derive(Debug, Clone)]

@@ -10,7 +10,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::enter::ids_of;
+use super::enter::{effects_of, ids_of};
 use super::perform::Recheck;
 use super::run::{Halt, Run};
 use super::stopping::{approval_type, ask_for_stop, stop_kinds};
@@ -277,6 +277,7 @@ impl Run<'_> {
         let missing = || Halt::stop(StopReason::Internal, "a stopped run holds no record of why");
         let stop = self.sidecar.stops.last().cloned().ok_or_else(missing)?;
         let acknowledged = answer.ask.approval_type == approval_type(EscalationKind::DriftAck);
+        self.adopt_lost().await?;
         if acknowledged {
             self.repin(&stop.observed).await?;
         }
@@ -296,6 +297,26 @@ impl Run<'_> {
             self.ask_again(&stop, stage).await?;
         }
         self.persist().await
+    }
+
+    /// A stop may have been recorded over an effect that a lost attempt committed: a decision on
+    /// the stop must not find this run's own rows to be drift.
+    async fn adopt_lost(&mut self) -> Result<(), Halt> {
+        let Some(intent) = self.sidecar.intent.clone() else { return Ok(()) };
+        let phase = self.running().filter(|p| p.as_str() == intent.name);
+        let mut effects: Vec<(EffectName, u32)> =
+            phase.map_or(&[][..], effects_of).iter().map(|e| (*e, self.occurrence_of(*e))).collect();
+        if intent.name == GateId::LifecycleAuthz.as_str() {
+            effects.push((EffectName::Sg2Request, intent.occurrence));
+        }
+        if intent.name == REFUSAL {
+            effects.push((EffectName::Sg1Review, intent.occurrence));
+            effects.push((EffectName::Sg2Review, intent.occurrence));
+        }
+        for (effect, occurrence) in effects {
+            self.adopt(effect, occurrence).await?;
+        }
+        Ok(())
     }
 
     /// The gate's stage, if what was asked there must be asked once more: after acknowledged

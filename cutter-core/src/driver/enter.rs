@@ -202,7 +202,9 @@ impl Run<'_> {
             let folder = self.folder(*suffix)?;
             let path = format!("{}/{}", folder.as_str(), outbox.name);
             let listed = self.ports.kb.list(folder.as_str()).await.map_err(|e| self.halt(e))?;
-            if listed.iter().any(|other| *other != path) {
+            // A report names its run: where this one stands, byte for byte, the folder is this
+            // run's, whatever a successor has filed beside it.
+            if !listed.is_empty() && !listed.contains(&path) {
                 continue;
             }
             match self.put(&path, outbox).await? {

@@ -18,6 +18,7 @@ use crate::digest::Digest;
 use crate::drift::Difference;
 use crate::gate::{Check, GateReport};
 use crate::intent::Intent;
+use crate::limits::SIDECAR_MAX_BYTES;
 use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
 use crate::plan::CutPlan;
 use crate::port::database::{Fence, Survey, SurveyScope};
@@ -237,7 +238,12 @@ impl<'p> Run<'p> {
     pub(super) async fn persist(&mut self) -> Result<(), Halt> {
         self.tick();
         self.sidecar.revision = self.revision + 1;
-        let bytes = self.sidecar.to_bytes()?;
+        let mut bytes = self.sidecar.to_bytes();
+        if bytes.as_ref().map_or(true, |b| b.len() > SIDECAR_MAX_BYTES / 4 * 3) {
+            self.sidecar.compact();
+            bytes = self.sidecar.to_bytes();
+        }
+        let bytes = bytes?;
         let run_id = self.sidecar.run_id.clone();
         let mut published = self.ports.runs.publish(&run_id, self.revision, &bytes).await;
         if published.as_ref().is_err_and(|e| e.kind == PortErrorKind::OutcomeUnknown) {

@@ -45,6 +45,9 @@ pub async fn void(
     if let Err(error) = state.void(probe) {
         return Err(DriveError::NotNow(format!("run {run_id} cannot be voided: {error}")));
     }
+    if let Ok(true) = run.committed(EffectName::Enact).await {
+        return Err(run.unrecorded(enacted(run_id)));
+    }
     if matches!(state, RunState::At(_)) {
         let word = Slug::from_words("void_requested").and_then(StopReason::sovereign);
         let reason = word.map_err(|e| DriveError::Internal(e.to_string()))?;
@@ -68,10 +71,35 @@ pub async fn void(
     }
 }
 
+/// The units are enacted, whatever the sidecar knows yet.
+fn enacted(run_id: &RunId) -> Halt {
+    Halt::Abort(Box::new(DriveError::NotNow(format!(
+        "run {run_id} cannot be voided: void.nothing_enacted: expected no enacted unit, observed the enactment \
+         committed; next: cutter orchestrate resume --run-id {run_id}"
+    ))))
+}
+
+/// One stop has one stored answer.
+fn answered_otherwise(halt: Halt, stop: &StopRecord) -> Halt {
+    match halt {
+        Halt::Stop(s) if s.reason == StopReason::ReplayConflict => {
+            Halt::Abort(Box::new(DriveError::NotNow(format!(
+                "stop {} has another stored answer already ({}): carry that one out, or stop the run again \
+             (cutter orchestrate stop) and answer the new stop",
+                stop.n,
+                s.detail.join("; ")
+            ))))
+        }
+        other => other,
+    }
+}
+
 impl Run<'_> {
     async fn void_stopped(&mut self) -> Result<Outcome, Halt> {
-        if self.live() {
-            self.take_fence().await?;
+        self.take_fence().await?;
+        // Read behind the fence, so it is final: no word is stored that cannot be carried out.
+        if self.committed(EffectName::Enact).await? {
+            return Err(enacted(&self.sidecar.run_id));
         }
         self.settle_debts().await;
         let missing = || Halt::stop(StopReason::Internal, "a stopped run holds no record of why");
@@ -236,7 +264,7 @@ impl Run<'_> {
             })
             .await;
         self.adopting = adopting;
-        performed.map(|_| ())
+        performed.map(|_| ()).map_err(|halt| answered_otherwise(halt, stop))
     }
 }
 

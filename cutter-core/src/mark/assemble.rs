@@ -139,7 +139,8 @@ impl<'a> Assembler<'a> {
 
     pub(super) fn assemble(mut self, titles: Vec<Title<'a>>) -> Result<Marked, MarkError> {
         let found = titles.len();
-        let nodes = self.fold(self.read(titles));
+        let mut nodes = self.read(titles);
+        self.fold(&mut nodes);
         let named = nodes.iter().filter(|node| node.designated).count();
         self.candidates.reserve_exact(nodes.len() + 1);
         let is_document = lone_title(&nodes);
@@ -209,34 +210,34 @@ impl<'a> Assembler<'a> {
     }
 
     /// Gives number headings without a title the heading after them as their title.
-    fn fold(&mut self, nodes: Vec<Node<'a>>) -> Vec<Node<'a>> {
+    fn fold(&mut self, nodes: &mut Vec<Node<'a>>) {
         let fold = self.context.profile.fold_titles;
         if fold == FoldTitles::None {
-            return nodes;
+            return;
         }
         let levels: Vec<u8> = nodes.iter().map(|node| node.title.level).collect();
         let next_up = next_at_or_above(&levels);
-        let mut out: Vec<Node<'a>> = Vec::with_capacity(nodes.len());
-        for (i, node) in nodes.into_iter().enumerate() {
-            if let Some(last) = out.last_mut() {
-                let between = self.source.get(last.title.span.end..node.title.span.start).unwrap_or_default();
-                let bare =
-                    last.designated && last.rest().is_empty() && !node.designated && node.label.is_some();
-                let follows = bare && between.trim_ascii().is_empty();
-                let (above, below) = (last.title.level, node.title.level);
-                // Alone one level deeper: the next heading that is not inside it is not its sibling.
-                let alone = below == above + 1 && next_up[i].is_none_or(|next| levels[next] <= above);
-                let fits = fold == FoldTitles::Any || below == above || alone;
-                if follows && fits {
-                    last.title.span.end = node.title.span.end;
-                    (last.title.plain, last.rest_at) = (node.title.plain, node.rest_at);
-                    self.folded += 1;
-                    continue;
-                }
+        let mut i = 0;
+        nodes.dedup_by(|node, last| {
+            i += 1;
+            let bare = last.designated && last.rest().is_empty() && !node.designated && node.label.is_some();
+            let between = self.source.get(last.title.span.end..node.title.span.start).unwrap_or_default();
+            let follows = bare && between.trim_ascii().is_empty();
+            let (above, below) = (last.title.level, node.title.level);
+            // Alone one level deeper: the next heading that is not inside it is not its sibling.
+            let alone = || {
+                let next = next_up.get(i).copied().flatten().and_then(|next| levels.get(next));
+                below == above + 1 && next.is_none_or(|&next| next <= above)
+            };
+            let folds = follows && (fold == FoldTitles::Any || below == above || alone());
+            if folds {
+                last.title.span.end = node.title.span.end;
+                last.title.plain = core::mem::take(&mut node.title.plain);
+                last.rest_at = node.rest_at;
+                self.folded += 1;
             }
-            out.push(node);
-        }
-        out
+            folds
+        });
     }
 
     fn name(

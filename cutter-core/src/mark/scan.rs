@@ -7,6 +7,7 @@
 //! every answer to the parser's, on random and on real text.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::blocks::Heading;
 
@@ -35,9 +36,9 @@ pub(super) fn scan_headings(text: &str) -> Option<Vec<Heading>> {
     let mut scanner = Scanner { bytes: text.as_bytes(), state: State::Root, headings: Vec::new() };
     let mut at = skip;
     while at < text.len() {
-        let next = text[at..].find('\n').map_or(text.len(), |i| at + i + 1);
+        let (end, next) = line_end(text.as_bytes(), at)?;
         let start = if at == skip { 0 } else { at };
-        scanner.line(at, start, next)?;
+        scanner.line(at..end, start, next)?;
         at = next;
     }
     Some(scanner.headings)
@@ -60,19 +61,12 @@ struct Line<'a> {
 }
 
 impl Scanner<'_> {
-    fn line(&mut self, at: usize, start: usize, next: usize) -> Option<()> {
-        let mut whole = &self.bytes[at..next];
-        if let [rest @ .., b'\n'] = whole {
-            whole = rest.strip_suffix(b"\r").unwrap_or(rest);
-        }
+    fn line(&mut self, span: Range<usize>, start: usize, next: usize) -> Option<()> {
+        let whole = &self.bytes[span];
         let blanks = whole.iter().take_while(|&&b| b == b' ').count();
         let text = &whole[blanks..];
         // A tab among the leading blanks always reaches the fourth column.
         let indent = if text.first() == Some(&b'\t') { 4 } else { blanks.min(4) };
-        // Bare CRs and the rarer blanks mean different things in different places.
-        if has_odd_byte(whole) {
-            return None;
-        }
         let line = Line { indent, text: text.trim_ascii_start(), start, next };
         match self.state {
             State::Fence { mark, length } => self.fence(&line, mark, length),
@@ -246,9 +240,43 @@ impl Scanner<'_> {
     }
 }
 
-/// CR, vertical tab and form feed: their meaning depends on the place.
-fn has_odd_byte(line: &[u8]) -> bool {
-    line.iter().fold(false, |odd, &b| odd | (b.wrapping_sub(0x0b) < 3))
+/// Where the line from `at` on ends without its LF or CRLF, and where the next one starts.
+/// `None` at a bare CR, a vertical tab or a form feed: what they mean depends on the place.
+fn line_end(bytes: &[u8], at: usize) -> Option<(usize, usize)> {
+    let end = at + first_break(&bytes[at..]);
+    match bytes[end..] {
+        [] => Some((end, end)),
+        [b'\n', ..] => Some((end, end + 1)),
+        [b'\r', b'\n', ..] => Some((end, end + 2)),
+        _ => None,
+    }
+}
+
+/// The place of the first LF, vertical tab, form feed or CR (0x0a to 0x0d), else the length.
+fn first_break(bytes: &[u8]) -> usize {
+    const fn each(b: u8) -> u64 {
+        u64::from_le_bytes([b; 8])
+    }
+    let is_break = |b: &u8| (b'\n'..=b'\r').contains(b);
+    // Eight bytes at a time. Seven bits plus a constant never carry into the next byte, so
+    // the high bits say for each byte alone whether it is at least 0x0a, and at least 0x0e.
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (i, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let low = word & each(0x7f);
+        let from_lf = low + each(0x80 - 0x0a);
+        let from_so = low + each(0x80 - 0x0e);
+        let found = from_lf & !from_so & !word & each(0x80);
+        if found != 0 {
+            return i * 8 + word_index(found);
+        }
+    }
+    bytes.len() - rest.len() + rest.iter().position(is_break).unwrap_or(rest.len())
+}
+
+/// The index of the lowest byte of `found` whose high bit is set.
+const fn word_index(found: u64) -> usize {
+    (found.trailing_zeros() / 8) as usize
 }
 
 fn atx_level(text: &[u8]) -> Option<u8> {
@@ -358,156 +386,4 @@ fn holds(text: &[u8], part: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::blocks::parsed_headings;
-    use super::*;
-    use proptest::prelude::*;
-    use std::string::String;
-
-    fn agrees(text: &str) -> bool {
-        scan_headings(text).is_none_or(|fast| fast == parsed_headings(text))
-    }
-
-    /// Lines that open, close and confuse blocks.
-    const PIECES: &[&str] = &[
-        "text",
-        "# A",
-        "## B #",
-        "#C",
-        "####### D",
-        "===",
-        "---",
-        "--",
-        "-",
-        "=",
-        "***",
-        "_ _ _",
-        "```",
-        "~~~",
-        "```x`",
-        "````",
-        "    code",
-        "\tcode",
-        "> quote",
-        ">",
-        "> # Q",
-        "- item",
-        "- # I",
-        "-",
-        "+ x",
-        "1. one",
-        "2. two",
-        "1.",
-        "10) ten",
-        "  indented",
-        "   # E",
-        " - sub",
-        "   more",
-        "  ```",
-        "<!-- c",
-        "-->",
-        "<pre>",
-        "</pre>",
-        "<div>",
-        "<a b>",
-        "<?x",
-        "?>",
-        "<!X",
-        "<![CDATA[",
-        "]]>",
-        "[a]: /u",
-        "[a]:",
-        "/u 'x",
-        "'",
-        "[b] c",
-        "a|b",
-        "---|---",
-        "\\",
-        "é",
-        "",
-        "",
-        "",
-        "   ",
-        "\u{a0}",
-        "\u{feff}",
-        "* * x",
-        "-\t# t",
-        "-     # far",
-        "1234567890. x",
-        "    # no",
-        "  ---",
-        "  ===",
-        ">     # c",
-        "- > # d",
-        "<!-->",
-        "<b>x</b>",
-        "- ```",
-        "> ```",
-        "\u{c}",
-        "a\rb",
-    ];
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 3000, ..ProptestConfig::default() })]
-        #[test]
-        fn equals_the_parser_on_lines(
-            lines in prop::collection::vec((prop::sample::select(PIECES), prop::sample::select(&["\n", "\n", "\r\n"][..])), 0..14),
-            last in prop::sample::select(PIECES),
-        ) {
-            let mut text: String = lines.iter().flat_map(|(line, end)| [*line, *end]).collect();
-            text.push_str(last);
-            prop_assert!(agrees(&text), "{:?}\n{:?}\n{:?}", text, scan_headings(&text), parsed_headings(&text));
-        }
-
-        #[test]
-        fn equals_the_parser_on_noise(text in "[ \t\na#=`~<>!?\\[\\]:/'1.)*_+|\\\\-]{0,60}") {
-            prop_assert!(agrees(&text), "{:?}\n{:?}\n{:?}", text, scan_headings(&text), parsed_headings(&text));
-        }
-
-        #[test]
-        fn equals_the_parser_on_any_text(text in any::<String>()) {
-            prop_assert!(agrees(&text));
-        }
-    }
-
-    #[test]
-    fn it_knows_ordinary_text() {
-        let text = "# A\n\ntext\n\n- item\n- item\n\n## B\n\n```\n# no\n```\n\nC\n===\n<!-- # no\n-->\n> # no\n\nlast\n";
-        let found: Vec<u8> = scan_headings(text).unwrap().iter().map(|h| h.level).collect();
-        assert_eq!(found, [1, 2, 1]);
-        assert!(agrees(text));
-    }
-
-    fn files(folder: &std::path::Path, out: &mut Vec<std::path::PathBuf>) {
-        for entry in std::fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() { files(&path, out) } else { out.push(path) }
-        }
-    }
-
-    #[test]
-    fn equals_the_parser_on_the_corpus() {
-        let Some(corpus) = std::env::var_os("CUTTER_CORPUS") else {
-            std::eprintln!("SKIPPED: set CUTTER_CORPUS to a folder of documents to run this test");
-            return;
-        };
-        let mut all = Vec::new();
-        files(std::path::Path::new(&corpus), &mut all);
-        let (mut known, mut left) = (0usize, 0usize);
-        for path in all {
-            let Ok(text) = std::fs::read_to_string(&path) else { continue };
-            match scan_headings(&text) {
-                Some(fast) => {
-                    assert!(fast == parsed_headings(&text), "{}", path.display());
-                    known += text.len();
-                }
-                None => {
-                    std::println!("left to the parser: {}", path.display());
-                    left += text.len();
-                }
-            }
-        }
-        std::println!("{known} bytes by lines, {left} by the parser");
-        assert!(known > left, "the scanner should know most real text: {known} of {}", known + left);
-    }
-}
+mod tests;

@@ -73,6 +73,15 @@ impl Gpg {
         key
     }
 
+    /// Imports the revocation that gpg made along with the key.
+    pub fn revoke(&self, user: &str) {
+        let name = format!("openpgp-revocs.d/{}.rev", self.fingerprint(user));
+        let text = std::fs::read_to_string(self.path().join(name)).unwrap();
+        // gpg disarms the file with a colon, against accidents
+        let at = text.find(":-----BEGIN").unwrap();
+        self.run(&["--import"], &text.as_bytes()[at + 1..]);
+    }
+
     pub fn fingerprint(&self, user: &str) -> String {
         let listing = self.run(&["--with-colons", "--list-keys", user], b"");
         let listing = String::from_utf8(listing).unwrap();

@@ -110,11 +110,34 @@ impl TestDatabase {
         self.dsn(Login::Admin)
     }
 
+    /// The connection string of one login as text, secret and all, for a program's
+    /// configuration.
+    #[must_use]
+    pub fn connection_string(&self, login: Login) -> String {
+        connection_string(&self.dsn(login))
+    }
+
     /// A blocking client. Not on a thread of an async runtime.
     #[must_use]
     pub fn client(&self, login: Login) -> Client {
         self.dsn(login).config().unwrap().connect(NoTls).unwrap_or_else(|error| panic!("{login}: {error:?}"))
     }
+}
+
+/// A connection string as text.
+pub(super) fn connection_string(dsn: &Dsn) -> String {
+    let config = dsn.config().unwrap();
+    let Some(postgres::config::Host::Unix(folder)) = config.get_hosts().first() else {
+        panic!("the test server is on a unix socket")
+    };
+    format!(
+        "host={} port={} user={} password={} dbname={}",
+        folder.display(),
+        config.get_ports().first().copied().unwrap_or(5432),
+        config.get_user().unwrap_or_default(),
+        std::str::from_utf8(config.get_password().unwrap_or_default()).unwrap(),
+        config.get_dbname().unwrap_or_default(),
+    )
 }
 
 impl Drop for TestDatabase {

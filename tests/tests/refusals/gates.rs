@@ -150,7 +150,8 @@ fn set_grant(s: &Scenario, name: &str, holds: bool) {
 
 #[test]
 fn a_grant_that_nobody_should_have() {
-    let cases: [(fn(&mut GrantSnapshot), &str); 3] = [
+    type Damage = fn(&mut GrantSnapshot);
+    let cases: [(Damage, &str); 3] = [
         (|g| g.public_execute.push("cutter_governance.fn_run_fence_assert".into()), "fn_run_fence_assert"),
         (
             |g| g.facts.iter_mut().filter(|f| !f.wanted).for_each(|f| f.holds = true),
@@ -329,7 +330,7 @@ fn an_embedders_own_check_fails_the_gate() {
     s.assert_failed(&driven, "cutplan", "marked", &["own.seal"]);
     let invariants: &BTreeMap<String, bool> =
         &s.stored(&driven.sidecar.run_id).phases["cutplan"].gate_invariants;
-    assert_eq!(invariants["own.seal"], false);
+    assert!(!invariants["own.seal"]);
     assert!(invariants.len() > 5, "the others are listed too");
     s.assert_void_frees(&driven.sidecar.run_id);
 }

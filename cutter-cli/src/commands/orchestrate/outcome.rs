@@ -24,6 +24,9 @@ pub(crate) struct Presented {
     pub(crate) exit: Exit,
     #[serde(skip)]
     event: Event,
+    /// The one command to type next, where the command knows better than the run's state.
+    #[serde(skip)]
+    pub(crate) next: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,13 +55,19 @@ pub(crate) fn present(driven: &Driven, runs: &dyn RunStore, waited: Option<&str>
         }
         Driver::Stopped(stop) | Driver::Failed(stop) => (Exit::of(exit_code_of(&stop.code)), Event::Stop),
     };
-    Presented { summary, approvals_not_accepted: not_accepted, exit, event }
+    Presented { summary, approvals_not_accepted: not_accepted, exit, event, next: None }
 }
 
 impl Presented {
     /// A run that was only looked at.
     pub(crate) const fn still(summary: Summary) -> Self {
-        Self { summary, approvals_not_accepted: Vec::new(), exit: Exit::DONE, event: Event::Other }
+        Self {
+            summary,
+            approvals_not_accepted: Vec::new(),
+            exit: Exit::DONE,
+            event: Event::Other,
+            next: None,
+        }
     }
 
     /// Shows it, tells the hooks, and gives the exit code.
@@ -115,7 +124,8 @@ pub(crate) fn people(presented: &Presented) -> String {
             considered.detail
         ));
     }
-    for (i, next) in next_commands(s).iter().enumerate() {
+    let commands = presented.next.clone().map_or_else(|| next_commands(s), |only| vec![only]);
+    for (i, next) in commands.iter().enumerate() {
         let label = if i == 0 { "next:" } else { "then:" };
         text.push_str(&format!("{} {next}\n", paint(HEAD, label)));
     }

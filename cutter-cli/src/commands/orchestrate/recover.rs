@@ -1,12 +1,13 @@
 //! `cutter orchestrate recover`.
 
 use clap::Args;
+use cutter_core::driver::DriveError;
 use cutter_core::id::RunId;
 use cutter_core::inspect::recover::{Origin, missing, unknown_to};
 use cutter_core::naming::DocumentName;
 use cutter_core::port::CasOutcome;
 use cutter_core::port::database::Reader as _;
-use cutter_core::sidecar::Sidecar;
+use cutter_core::sidecar::{Sidecar, SidecarError};
 use futures_executor::block_on;
 use serde_json::json;
 
@@ -99,6 +100,10 @@ fn standing(stores: &Stores, run_id: &RunId) -> Result<Standing, Failure> {
     Ok(match Sidecar::from_bytes(&stored.bytes) {
         Ok(sidecar) if sidecar.revision == revision && sidecar.run_id == *run_id => Standing::Whole(revision),
         Ok(_) => Standing::Broken { revision, why: "it is another run's or another revision".to_owned() },
+        // Whole, for a newer program: an older revision must not take its place.
+        Err(error @ SidecarError::Newer { .. }) => {
+            return Err(DriveError::Sidecar { run_id: run_id.clone(), error }.into());
+        }
         Err(error) => Standing::Broken { revision, why: error.to_string() },
     })
 }

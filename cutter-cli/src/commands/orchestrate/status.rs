@@ -26,10 +26,8 @@ pub(crate) struct StatusArgs {
 /// The newest revision of a run's record.
 pub(crate) fn load(stores: &Stores, run_id: &RunId) -> Result<Sidecar, Failure> {
     let stored = block_on(stores.runs.load(run_id))?.ok_or_else(|| Failure::no_run(run_id.as_str()))?;
-    let broken = |error| {
-        Failure::from(cutter_core::driver::DriveError::Sidecar { run_id: run_id.clone(), error })
-            .next(format!("cutter orchestrate recover --run-id {run_id}"))
-    };
+    let broken =
+        |error| Failure::from(cutter_core::driver::DriveError::Sidecar { run_id: run_id.clone(), error });
     Sidecar::from_bytes(&stored.bytes).map_err(broken)
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn run(cx: &Context, args: &VoidArgs) -> Outcome {
     if let Driver::Paused { ask, .. } = &driven.outcome {
         presented.exit = Exit::APPROVAL;
         cx.out.warn(format!("a signed void approval is needed at {}", ask.approval_path));
-        cx.out.note(format!("next: cutter sovereign approve --run-id {run_id} --for void"));
+        presented.next = Some(format!("cutter sovereign approve --run-id {run_id} --for void"));
     }
     presented.show(cx, &config)
 }

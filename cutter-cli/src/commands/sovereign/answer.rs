@@ -84,6 +84,7 @@ pub(crate) fn answer(
     let expires = signing.expires.as_deref().map(|text| parse_expires(text, now)).transpose()?;
     let pair = if signing.unsigned { None } else { Some(wire::load_pair(&key_file(config, signing)?)?) };
     let actor = actor(cx, config, pair.as_ref(), ask.expected_actor.as_deref());
+    fits(config, pair.as_ref(), &actor, ask.expected_actor.as_deref())?;
     let text = render_approval(ask, signing.verdict, &actor, now, expires, &signing.extra);
     confirm(cx, asked, &text, signing)?;
     let document = match &pair {
@@ -140,6 +141,32 @@ fn actor(cx: &Context, config: &Config, pair: Option<&KeyPair>, expected: Option
     }
     let by_key = pair.and_then(|p| config.actor_of(p.fingerprint().as_str()).map(ToOwned::to_owned));
     by_key.or_else(|| expected.map(ToOwned::to_owned)).unwrap_or_else(|| config.actor.clone())
+}
+
+/// Refuses what the gate would refuse, as far as it can be known here: an answer in another
+/// name than the key's owner's, by someone else than was asked, or by one who may not approve.
+fn fits(config: &Config, pair: Option<&KeyPair>, actor: &str, expected: Option<&str>) -> Result<(), Failure> {
+    let next = "cutter sovereign approve --run-id RUN --key FILE   (the key of the one who is asked)";
+    let refuse = |invariant: &str, expected: String, observed: String| {
+        Err(Failure::approval("this answer would not be accepted; nothing was filed")
+            .broken(invariant, expected, observed)
+            .next(next))
+    };
+    if let Some(expected) = expected.filter(|expected| *expected != actor) {
+        return refuse("approval.expected_actor", expected.to_owned(), actor.to_owned());
+    }
+    let Some(pair) = pair else { return Ok(()) };
+    let fingerprint = pair.fingerprint();
+    let owner = config.actor_of(fingerprint.as_str());
+    if let Some(owner) = owner.filter(|owner| *owner != actor) {
+        return refuse("approval.actor_matches_key", format!("{owner}, whose key signs"), actor.to_owned());
+    }
+    let known = config.sovereigns().next().is_some();
+    let may = owner.is_some_and(|owner| config.sovereigns().any(|(name, _)| name.as_str() == owner));
+    if known && !may {
+        return refuse("approval.signer_pinned", "a sovereign's key".to_owned(), fingerprint.to_string());
+    }
+    Ok(())
 }
 
 fn parse_expires(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {

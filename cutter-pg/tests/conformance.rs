@@ -1,0 +1,37 @@
+//! The core's contract of the database port, kept by PostgreSQL: every principal over its own
+//! login, answers lost by cutting a real connection around a real COMMIT.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::sync::Arc;
+
+use cutter_core::conformance::database::{self, DatabaseUnderTest};
+use cutter_pg::PgDatabase;
+use cutter_pg::backup::PgBackupSource;
+use cutter_pg::login::Login;
+use cutter_pg::testing::{CommitProxy, Cut, TestServer};
+use futures_executor::block_on;
+
+#[test]
+fn postgresql_keeps_every_contract_of_the_database() {
+    let build = || async {
+        let stand = TestServer::shared().fresh_database();
+        let proxy = Arc::new(CommitProxy::before(&stand.dsn(Login::Exec)));
+        let logins = [Login::Ro, Login::Exec, Login::Verify, Login::Review];
+        let port = Arc::new(PgDatabase::connect(logins.map(|login| (login, proxy.dsn(&stand.dsn(login))))));
+        let backup_source = Arc::new(PgBackupSource::new(stand.dsn(Login::Ro)));
+        let cutter = proxy.clone();
+        Ok(DatabaseUnderTest {
+            reader: port.clone(),
+            executor: port.clone(),
+            reviewer: port.clone(),
+            verifier: port,
+            backup_source,
+            lose_answer: Some(Box::new(move |committed| {
+                cutter.cut_next(if committed { Cut::AfterAnswer } else { Cut::BeforeCommit });
+            })),
+            keep: Some(Box::new((proxy, stand))),
+        })
+    };
+    let held = block_on(database::run_all(build)).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(held.len() >= 38, "only {held:?}");
+}

@@ -1,0 +1,43 @@
+//! A rule of your own: named checks that join a phase's gate. It sees the record and
+//! nothing else, so that a resumed run judges as the first one did.
+
+use std::sync::Arc;
+
+use cutter_core::driver::{Outcome, OwnGate, Ports};
+use cutter_core::gate::Check;
+use cutter_core::machine::run::Phase;
+use cutter_core::sidecar::Sidecar;
+use cutter_examples::{Result, Setup};
+
+/// This house cuts small documents only.
+struct AtMost(u64);
+
+impl OwnGate for AtMost {
+    fn checks(&self, phase: Phase, sidecar: &Sidecar) -> Vec<Check> {
+        if phase != Phase::Cutplan {
+            return Vec::new();
+        }
+        let count = sidecar.context_pins.get("candidate_count").and_then(|n| n.parse::<u64>().ok());
+        let observed = count.map_or("no count".to_owned(), |n| n.to_string());
+        let ok = count.is_some_and(|n| n <= self.0);
+        vec![Check::new("house.small_documents_only", format!("at most {} units", self.0), observed, ok)]
+    }
+}
+
+pub fn main() -> Result<()> {
+    for limit in [100, 2] {
+        let setup = Setup::new()?;
+        let ports = Ports { own_gates: vec![Arc::new(AtMost(limit))], ..setup.ports() };
+        let driven = setup.command(&ports)?;
+        println!("at most {limit} units: {}", driven.sidecar.state);
+        match driven.outcome {
+            Outcome::Paused { ask, .. } => println!("  the sovereign is asked in {}", ask.request_path),
+            Outcome::Failed(stop) => {
+                assert!(stop.detail[0].starts_with("house.small_documents_only"), "{:?}", stop.detail);
+                println!("  {}", stop.detail.join("\n  "));
+            }
+            other => return Err(format!("unexpected: {other:?}").into()),
+        }
+    }
+    Ok(())
+}
