@@ -154,13 +154,15 @@ pub fn fill(database: &cutter_pg::testing::TestDatabase, units: usize) -> i64 {
         let sql = FILL.replace("{first}", &first.to_string()).replace("{last}", &last.to_string());
         client.batch_execute(&sql.replace("{units}", &FILL_UNITS.to_string())).unwrap();
     }
-    client.batch_execute("VACUUM ANALYZE; CHECKPOINT").unwrap();
+    for statement in ["VACUUM ANALYZE", "CHECKPOINT"] {
+        client.batch_execute(statement).unwrap();
+    }
     client.query_one("SELECT count(*) FROM iu_core.information_unit", &[]).unwrap().get(0)
 }
 
 const FILL_HELPERS: &str = "
 CREATE FUNCTION pg_temp.id(p_kind text, p_n bigint) RETURNS uuid LANGUAGE sql IMMUTABLE
-    AS $$ SELECT md5(p_kind || p_n)::uuid $$;
+    AS $$ SELECT md5(p_kind || ' ' || p_n)::uuid $$;
 CREATE FUNCTION pg_temp.hex(p_text text) RETURNS text LANGUAGE sql IMMUTABLE
     AS $$ SELECT encode(sha256(convert_to(p_text, 'UTF8')), 'hex') $$;";
 

@@ -133,7 +133,9 @@ CROSS JOIN LATERAL (
     ORDER BY s.version_no DESC LIMIT 1
 ) v
 JOIN iu_core.information_unit u
-    ON u.source_version_id = v.source_version_id AND u.lifecycle_status <> 'voided';
+    ON u.source_version_id = v.source_version_id AND u.live
+    -- Said again, so that who asks for one document reads that document alone.
+    AND u.document_id = d.document_id AND u.source_document_id = d.source_document_id;
 COMMENT ON VIEW iu_core.v_current_unit IS 'Live units of the newest version that has any.';
 
 -- A unit keeps all but its status; the status leaves draft once, with its log row before it.

@@ -79,7 +79,7 @@ FROM generate_series(1, 600) i, generate_series(0, 39) n;
 INSERT INTO iu_core.iu_lifecycle_log (unit_id, change_set_id, run_id, from_status, to_status, reason_id, reason, actor, at)
 SELECT pg_temp.id('u', i * 100 + n), pg_temp.id('c', i), 'r' || i, 'draft', 'enacted', pg_temp.id('a', i), 'x', 'me', now()
 FROM generate_series(1, 600) i, generate_series(0, 39) n;
-UPDATE iu_core.information_unit SET lifecycle_status = 'enacted';
+UPDATE iu_core.information_unit SET lifecycle_status = 'enacted' WHERE starts_with(document_id, 'FILL-');
 COMMIT";
 
 #[test]
@@ -185,5 +185,49 @@ fn every_look_up_in_the_governance_tables_has_its_index() {
         let is_whole_index = plan.contains("Index") && !plan.contains("Index Cond");
         assert!(!is_whole_index, "the whole index is read: {query}\n{plan}");
         assert!(!plan.contains("Sort"), "{query}\n{plan}");
+    }
+}
+
+/// Pages that a query touches on a session that has run it before.
+fn pages(world: &World, query: &str) -> u64 {
+    let mut admin = world.database.client(Login::Admin);
+    admin.batch_execute("SET plan_cache_mode = force_generic_plan").unwrap();
+    let explain = format!("EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {query}");
+    let mut touched = 0;
+    for _ in 0..3 {
+        let plan: serde_json::Value = admin.query_one(&explain, &[]).unwrap().get(0);
+        let count = |name: &str| plan[0]["Plan"][name].as_u64().unwrap();
+        touched = count("Shared Hit Blocks") + count("Shared Read Blocks");
+    }
+    touched
+}
+
+#[test]
+fn what_is_asked_of_a_document_touches_as_many_pages_however_many_others_there_are() {
+    let world = World::new();
+    let source = world.register(20);
+    let mut run = world.run(&source);
+    run.up_to_verified();
+    let asked = [
+        format!(
+            "SELECT * FROM cutter_governance.fn_survey('{DOCUMENT}', '{}', '{}', NULL, NULL)",
+            run.run_id, run.entry
+        ),
+        format!("SELECT * FROM cutter_governance.fn_base_state_tables('{DOCUMENT}', '{}')", run.run_id),
+        format!("SELECT * FROM iu_core.v_current_unit WHERE document_id = '{DOCUMENT}'"),
+    ];
+    // Both times after the same care, so that only the number of rows differs.
+    let vacuum = || world.database.client(Login::Admin).batch_execute("VACUUM ANALYZE").unwrap();
+    vacuum();
+    let alone: Vec<u64> = asked.iter().map(|query| pages(&world, query)).collect();
+    world.database.client(Login::Admin).batch_execute(FILLER).unwrap();
+    vacuum();
+    for (query, alone) in asked.iter().zip(alone) {
+        let among = pages(&world, query);
+        // An index is a level or two deeper: a few pages a look-up, no more.
+        assert!(
+            alone > 0 && among <= alone * 3 / 2 + 150,
+            "{alone} pages alone, {among} among others: {query}"
+        );
     }
 }
