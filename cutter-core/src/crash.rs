@@ -35,7 +35,8 @@ use crate::driver::{DriveError, Ports};
 pub use freeze::freeze_everywhere;
 pub use life::{Call, Life, Plan, Strike, When};
 pub use play::{
-    Effort, Pairs, Schedule, crash_everywhere, every_commit, every_pair, every_point, random, undisturbed,
+    Effort, Pairs, Schedule, crash_everywhere, every_commit, every_pair, every_point, random, these,
+    undisturbed,
 };
 pub use report::{CrashReport, Finding, Reference};
 

@@ -173,7 +173,7 @@ pub fn unit(source_sha256: &Digest, canonical_address: &str, content_hash: &Dige
     UnitKeys::new(source_sha256).key(canonical_address, content_hash)
 }
 
-/// The keys of all units of one source, as [`unit`] makes them one by one.
+/// The keys of all units of one source, as [`unit()`] makes them one by one.
 #[derive(Debug, Clone)]
 pub struct UnitKeys(Hasher);
 

@@ -2,7 +2,7 @@
 //!
 //! No agent runs and no keyring of the user's is touched. The library beneath parses and
 //! computes but has no policy: it accepts SHA-1, expired and revoked keys. The policy is
-//! ours ([`verify`]), fail-closed, and its verdicts are compared with `gpgv` by a test.
+//! ours (`verify`), fail-closed, and its verdicts are compared with `gpgv` by a test.
 //!
 //! ```text
 //! KeyPair ── clearsign ──> document ── verify_clearsigned(public keys, now) ──> SignatureFacts

@@ -14,7 +14,7 @@
 //! side; a reader that takes nothing for [`PgBackupSource::stall_limit`] ends the backup, too. So
 //! no snapshot outlives its use, whoever hangs.
 //!
-//! The form is described in [`format`]; [`crate::restore`] reads it.
+//! The form is described in [`mod@format`]; [`crate::restore`] reads it.
 
 mod document;
 mod dump;

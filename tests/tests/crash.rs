@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use cutter_core::crash::{self, CrashReport, Reference, Strike};
+use cutter_core::crash::{self, CrashReport, Plan, Reference, Schedule, Strike};
 use cutter_tests::story::{Plot, Story};
 
 /// Every pair of calls, ten thousand random series: an hour of work.
@@ -69,6 +69,29 @@ fn a_void_of_drafts_survives_death_at_every_call() {
 #[test]
 fn a_failed_write_verify_survives_death_at_every_call() {
     every_point(Plot::VerifyFails);
+}
+
+/// A record, a document or a claim whose answer was lost is written again under the same key,
+/// which says what became of it; no stop, and no paper about one.
+#[test]
+fn a_lost_answer_of_any_store_is_found_out() {
+    let story = Story::small(Plot::Whole);
+    let (since, reference) = (Instant::now(), undisturbed(&story));
+    let stores = ["run_store.create", "run_store.put_claim", "run_store.publish"];
+    let papers = ["knowledge_base.create", "knowledge_base.append_index"];
+    let numbered = (1..).zip(&reference.trace);
+    let writes = numbered.filter(|(_, call)| {
+        let name = call.to_string();
+        stores.contains(&name.as_str()) || papers.contains(&name.as_str())
+    });
+    let lost = [Strike::UnknownDone, Strike::UnknownNotDone];
+    let schedules: Vec<Schedule> = writes
+        .flat_map(|(n, _)| lost.map(|strike| Schedule { lives: vec![Plan::at(n, strike)], seed: None }))
+        .collect();
+    let planned = schedules.len() as u64;
+    let report = crash::these(&story, &reference, schedules);
+    assert_eq!(report.strikes, planned);
+    expect_clean(story.plot, "every lost answer of a store", since, &report);
 }
 
 #[test]

@@ -97,6 +97,8 @@ fn in_every_pin_drift_stops_the_run_before_it_cuts_and_an_acknowledgement_lets_i
         let before = d.counts();
         let _ = assert_drift(d.resume(&run_id), dimension);
         assert_eq!(d.counts(), before, "{dimension}");
+        // the approval that was not carried out is no false alarm
+        d.verify(&run_id);
         d.approve(&run_id, "drift");
         let again = d.resume(&run_id);
         assert_eq!(again.state(), "awaiting_cut_authorization", "{dimension}: {}", again.stdout);
@@ -269,4 +271,21 @@ fn a_value_that_is_not_a_word_of_the_stop_is_shown_in_its_report() {
     let pinned = sidecar["drift_pins"]["function.iu_core.fn_iu_create"].as_str().unwrap();
     assert!(text.contains(&pinned[..32]), "the pin is shown: {text}");
     assert!(text.contains("function.iu_core.fn_iu_create") && text.contains("observed"), "{text}");
+}
+
+#[test]
+fn a_finished_run_is_verified_against_its_own_version_when_there_is_a_newer_one() {
+    let d = Deployment::new();
+    d.register("LAW-DRIFT", &law(4, "the first"));
+    let first = d.whole_run("LAW-DRIFT");
+    d.register("LAW-DRIFT", &law(5, "the second"));
+    d.verify(&first);
+    let second = d.whole_run("LAW-DRIFT");
+    d.verify(&first);
+    d.verify(&second);
+    // by the documents and the database alone, without the record
+    std::fs::remove_dir_all(d.path("runs")).unwrap();
+    d.verify(&first);
+    d.verify(&second);
+    assert_eq!(units(&d, "enacted"), 5 + 6);
 }

@@ -220,6 +220,15 @@ fn points(reference: &Reference, strikes: &[Strike]) -> impl Iterator<Item = Sch
     })
 }
 
+/// Schedules of the caller's own, say those of a bug report.
+pub fn these<W: CrashWorld>(
+    story: &W,
+    reference: &Reference,
+    schedules: impl IntoIterator<Item = Schedule, IntoIter: Send>,
+) -> CrashReport {
+    play_all(story, reference, schedules.into_iter()).0
+}
+
 /// Every strike at every single call.
 pub fn every_point<W: CrashWorld>(story: &W, reference: &Reference, strikes: &[Strike]) -> CrashReport {
     play_all(story, reference, points(reference, strikes)).0

@@ -12,7 +12,12 @@ use crate::digest::Digest;
 use crate::id::RunId;
 use crate::machine::run::{Phase, RunState, Stage};
 use crate::naming::DocumentName;
+use crate::port::database::RunEvidence;
+use crate::port::effect::EffectName;
 use crate::sidecar::{ApprovalRecord, PhaseResult, Sidecar};
+
+/// Name of the row of the cut text among the pins.
+const SOURCE_VERSION_ID: &str = "source_version_id";
 
 /// What a run claims. Everything in it is to be checked.
 #[derive(Debug, Clone)]
@@ -40,15 +45,34 @@ pub struct Claims {
 }
 
 impl Claims {
+    /// An approval counts before it is stored. If the run stopped between (drift), or was asked
+    /// again, it is void, and rightly in no table: unless its own effect says that it was stored, or
+    /// what the run did since relies on it.
+    pub(super) fn must_be_stored(&self, evidence: &RunEvidence, gate: &str, occurrence: u32) -> bool {
+        let (effect, phase) = match gate {
+            "SG_cut_authz" => (EffectName::Sg1Review, Phase::CutLegA),
+            "SG_lifecycle_authz" => (EffectName::Sg2Review, Phase::LifecycleEnact),
+            _ => return true,
+        };
+        let recorded =
+            evidence.effects.iter().any(|e| e.key.effect == effect && e.key.occurrence == occurrence);
+        let is_last = !self.approvals.iter().any(|a| a.gate == gate && a.occurrence > occurrence);
+        recorded || (is_last && self.has_passed(phase))
+    }
+
     /// By the sidecar.
     #[must_use]
     pub fn of_sidecar(sidecar: &Sidecar) -> Self {
         let passed =
             |p: &Phase| sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Passed);
+        let mut pins = sidecar.context_pins.clone();
+        if let Some(version) = sidecar.source_version_id {
+            pins.insert(SOURCE_VERSION_ID.to_owned(), version.to_string());
+        }
         Self {
             run_id: sidecar.run_id.clone(),
             document_id: sidecar.document_id.clone(),
-            pins: sidecar.context_pins.clone(),
+            pins,
             passed: Phase::ALL.iter().copied().filter(passed).collect(),
             stage: sidecar.run_state().ok().and_then(|s| s.stage()),
             voided: matches!(sidecar.run_state(), Ok(RunState::Voided { .. })),
@@ -80,6 +104,13 @@ impl Claims {
         let mut pins = BTreeMap::new();
         for (_, text) in &phases {
             pins.extend(inputs(text));
+        }
+        // no pin of the context, but asked for at SG_1
+        let version = documents.iter().find_map(|(_, text)| {
+            text.lines().find_map(|line| line.strip_prefix(SOURCE_VERSION_ID)?.strip_prefix(": "))
+        });
+        if let Some(version) = version {
+            pins.insert(SOURCE_VERSION_ID.to_owned(), version.to_owned());
         }
         let folder = documents.first().and_then(|(path, _)| path.rsplit_once('/')).map_or("", |(f, _)| f);
         let mut digests: BTreeMap<String, Digest> = BTreeMap::new();

@@ -362,6 +362,9 @@ fn stored_approvals(claims: &Claims, evidence: &RunEvidence, checks: &mut Vec<Ch
     for record in &claims.approvals {
         let Some(sha256) = &record.sha256 else { continue };
         let stored = evidence.approvals.iter().find(|a| a.sha256 == *sha256);
+        if stored.is_none() && !claims.must_be_stored(evidence, &record.gate, record.occurrence) {
+            continue;
+        }
         let id = format!("verify.approval.{}.{}.stored", record.gate, record.occurrence);
         let observed = stored.map(|a| a.fingerprint.clone());
         checks.push(Check::equal_some(&id, &record.fingerprint, observed.as_ref()));

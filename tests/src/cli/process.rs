@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, kill_process};
 use serde_json::Value;
@@ -54,7 +54,11 @@ impl Running {
     /// Lets it run so long, then kills it: `None`. What ended before is given back.
     #[must_use]
     pub fn kill_after(mut self, wait: Duration) -> Option<Ran> {
-        std::thread::sleep(wait);
+        let until = Instant::now() + wait;
+        while Instant::now() < until && self.is_alive() {
+            let left = until.saturating_duration_since(Instant::now());
+            std::thread::sleep(left.min(Duration::from_millis(5)));
+        }
         let was_killed = self.signal(Signal::KILL);
         let ran = self.wait();
         if was_killed && ran.code.is_none() { None } else { Some(ran) }

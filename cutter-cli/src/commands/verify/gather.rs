@@ -243,10 +243,15 @@ fn database(config: &Config, claims: &Claims, out: &mut Gathered) -> Result<(), 
     block_on(database.check_schema())?;
     let evidence = block_on(database.evidence(&claims.run_id))?;
     let source = match claims.pins.get("source_version_no") {
-        Some(_) => {
-            let facts = block_on(database.source(&claims.document_id))?;
-            let version = claims.pins.get("source_version_id").and_then(|id| id.parse().ok());
-            let version = version.or_else(|| facts.and_then(|f| f.latest).map(|v| v.source_version_id));
+        Some(number) => {
+            // the run's own version, which need not be the newest any more
+            let version = match claims.pins.get("source_version_id").and_then(|id| id.parse().ok()) {
+                Some(id) => Some(id),
+                None => {
+                    let latest = block_on(database.source(&claims.document_id))?.and_then(|f| f.latest);
+                    latest.filter(|v| v.version_no.to_string() == *number).map(|v| v.source_version_id)
+                }
+            };
             match version {
                 Some(id) => block_on(database.source_text(id)).ok(),
                 None => None,
