@@ -69,6 +69,8 @@ pub(crate) fn make_data(
 /// The settings of the server, written anew before each start.
 pub(crate) fn write_settings(place: &Place, is_durable: bool) -> Result<(), ClusterError> {
     let on = if is_durable { "on" } else { "off" };
+    // A tests' server serves all test processes of a run at once.
+    let connections = if is_durable { 100 } else { 500 };
     let socket = place.socket();
     let text = format!(
         "# Written by cutter at every start.\n\
@@ -79,7 +81,7 @@ pub(crate) fn write_settings(place: &Place, is_durable: bool) -> Result<(), Clus
          fsync = {on}\n\
          synchronous_commit = on\n\
          full_page_writes = {on}\n\
-         max_connections = 100\n\
+         max_connections = {connections}\n\
          timezone = 'UTC'\n\
          log_timezone = 'UTC'\n\
          log_line_prefix = '%m [%p] %a '\n\
