@@ -331,6 +331,7 @@ fn finish(
             format!("\n{} {} of {document} are enacted\n", paint(GOOD, "done"), render::count(units, "unit"));
         text.push_str(&render::fields(&[
             ("run", run_id.to_string()),
+            ("state", summary.state.clone()),
             ("home", home.display().to_string()),
             ("documents", kb.display().to_string()),
             ("sidecar", summary.sidecar_path.clone()),
