@@ -1,0 +1,64 @@
+//! What is remembered of the catalogue is never old: every change shows in the next survey and probe.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod support;
+
+use cutter_core::port::database::{Reader, SurveyScope};
+use cutter_pg::login::Login;
+use cutter_pg::testing::TestServer;
+use futures_executor::block_on;
+use support::{DOCUMENT, id, port_of};
+
+#[test]
+fn every_change_of_the_catalogue_shows_in_the_next_survey_and_probe() {
+    // Roles belong to the server, so it is this test's own.
+    let server = TestServer::own();
+    let database = server.fresh_database();
+    let port = port_of(&database);
+    let scope = SurveyScope {
+        run_id: cutter_core::id::RunId::new("2026-05-20T10:11:12Z".parse().unwrap(), id()).unwrap(),
+        document_id: DOCUMENT.to_owned(),
+        entry_id: None,
+        review_decision_id: None,
+    };
+    let mut admin = database.client(Login::Admin);
+    let mut survey = block_on(port.survey(&scope)).unwrap();
+    let mut grants = block_on(port.grants()).unwrap();
+    assert_eq!(block_on(port.survey(&scope)).unwrap(), survey, "remembered, it is the same");
+    assert_eq!(block_on(port.grants()).unwrap(), grants, "remembered, it is the same");
+    let body = "LANGUAGE sql SET search_path = pg_catalog, pg_temp AS 'SELECT 1'";
+    // Statement, and whether it is a matter of the grant probe, too.
+    for (change, is_of_grants) in [
+        (format!("CREATE FUNCTION iu_core.stranger() RETURNS int {body}"), true),
+        ("REVOKE ALL ON FUNCTION iu_core.stranger() FROM PUBLIC".to_owned(), true),
+        ("CREATE OR REPLACE FUNCTION iu_core.stranger() RETURNS int LANGUAGE sql SET search_path = pg_catalog, pg_temp
+              AS 'SELECT 2'".to_owned(), false),
+        ("ALTER FUNCTION iu_core.fn_iu_create SET work_mem = '5MB'".to_owned(), false),
+        ("ALTER TABLE iu_core.information_unit DISABLE TRIGGER trg_iu_enacted_immut".to_owned(), false),
+        ("ALTER TABLE iu_core.unit_anchor DISABLE TRIGGER ALL".to_owned(), false),
+        ("GRANT UPDATE ON iu_core.information_unit TO cutter_exec".to_owned(), true),
+        ("GRANT UPDATE (live) ON iu_core.information_unit TO cutter_ro".to_owned(), true),
+        ("GRANT CREATE ON SCHEMA public TO PUBLIC".to_owned(), true),
+        (format!("GRANT TEMPORARY ON DATABASE {} TO PUBLIC", database.name()), true),
+        ("ALTER ROLE cutter_exec CREATEDB".to_owned(), true),
+        ("GRANT cutter_verify TO cutter_exec".to_owned(), true),
+        ("UPDATE cutter_governance.grant_expectation SET wanted = false
+              WHERE grantee = 'directus' AND object = 'iu_core.unit_version'".to_owned(), true),
+    ] {
+        let change = if change.starts_with("UPDATE") {
+            format!("SET session_replication_role = replica; {change}; RESET session_replication_role")
+        } else {
+            change
+        };
+        admin.batch_execute(&change).unwrap();
+        let seen = block_on(port.survey(&scope)).unwrap();
+        assert_ne!(seen, survey, "not seen: {change}");
+        let probed = block_on(port.grants()).unwrap();
+        assert_eq!(probed != grants, is_of_grants, "{change}");
+        // Another port, which remembers nothing, sees the same.
+        let fresh = port_of(&database);
+        assert_eq!(block_on(fresh.survey(&scope)).unwrap(), seen, "{change}");
+        assert_eq!(block_on(fresh.grants()).unwrap(), probed, "{change}");
+        (survey, grants) = (seen, probed);
+    }
+}
