@@ -84,7 +84,6 @@ where
             a_failed_verify_commits_its_own_record,
             a_void_marks_rows_and_frees_their_keys,
             a_decision_moves_the_entry_as_it_says,
-            a_word_at_sg3_takes_an_approval_back,
             one_live_entry_per_mark_key,
             one_live_change_set_per_version,
             an_approval_document_and_a_nonce_serve_once,

@@ -299,49 +299,35 @@ pub(super) async fn a_void_marks_rows_and_frees_their_keys(db: &DatabaseUnderTes
 
 pub(super) async fn a_decision_moves_the_entry_as_it_says(db: &DatabaseUnderTest) -> Held {
     let chain = Chain::through(db, Case::new(1), EffectName::Sweep).await?;
-    let defer = Request::Review(chain.case.review("cut_authorization", ReviewVerdict::Defer, "deferred"));
-    let cx = chain.context(EffectName::Sg1Review, 1, "defer");
-    let Begun::Pending(open) = chain.begin_as(&cx, &defer).await? else {
-        return Err(Broken::new("a new decision", "a record"));
-    };
-    open.finish(Verdict::Commit).await?;
-    let status = db.reader.evidence(&chain.case.run_id()).await?.entry_status;
-    equal("deferred", Some("reviewed_deferred"), status.as_deref())?;
-    // a deferred entry is promoted by a later sweep, then decided again
     let case = &chain.case;
-    let sweep = Request::Execute(ExecutorEffect::Sweep(SweepWrite {
-        entry_id: case.id("entry"),
-        sweep_id: case.id("sweep 2"),
-        history_id: case.id("history sweep 2"),
-    }));
-    let again = Request::Review(case.review("cut_authorization", ReviewVerdict::Reject, "rejected"));
-    for (cx, request, expected) in [
-        (chain.context(EffectName::Sweep, 2, "sweep"), sweep, "review_pending"),
-        (chain.context(EffectName::Sg1Review, 2, "reject"), again, "reviewed_rejected"),
+    let decide = |decision, name: &str| Request::Review(case.review("cut_authorization", decision, name));
+    let sweep = |n: u32| {
+        Request::Execute(ExecutorEffect::Sweep(SweepWrite {
+            entry_id: case.id("entry"),
+            sweep_id: case.id(&format!("sweep {n}")),
+            history_id: case.id(&format!("history sweep {n}")),
+        }))
+    };
+    let word = |name: &str, moves: bool| {
+        let mut word = case.review("drift_ack", ReviewVerdict::Approve, name);
+        word.change_set_id = None;
+        word.history_id = moves.then(|| case.id("history sg3"));
+        Request::Review(word)
+    };
+    for (effect, occurrence, request, expected) in [
+        (EffectName::Sg1Review, 1, decide(ReviewVerdict::Defer, "deferred"), "reviewed_deferred"),
+        // a deferred entry is promoted by a later sweep, then decided again
+        (EffectName::Sweep, 2, sweep(2), "review_pending"),
+        (EffectName::Sg1Review, 2, decide(ReviewVerdict::Approve, "approved"), "reviewed_approved"),
+        // a word at SG_3 takes an approval back that will be asked for again, and only then
+        (EffectName::Sg3Review, 1, word("1", false), "reviewed_approved"),
+        (EffectName::Sg3Review, 2, word("2", true), "reviewed_deferred"),
+        (EffectName::Sweep, 3, sweep(3), "review_pending"),
+        (EffectName::Sg1Review, 3, decide(ReviewVerdict::Reject, "rejected"), "reviewed_rejected"),
     ] {
+        let cx = chain.context(effect, occurrence, expected);
         let Begun::Pending(open) = chain.begin_as(&cx, &request).await? else {
             return Err(Broken::new("a new effect", "a record"));
-        };
-        open.finish(Verdict::Commit).await?;
-        let status = db.reader.evidence(&case.run_id()).await?.entry_status;
-        equal("the entry", Some(expected), status.as_deref())?;
-    }
-    Ok(())
-}
-
-pub(super) async fn a_word_at_sg3_takes_an_approval_back(db: &DatabaseUnderTest) -> Held {
-    // with a history id, S2 -> S3: what was approved will be asked again; without one, nothing moves
-    let chain = Chain::through(db, Case::new(1), EffectName::Sg1Review).await?;
-    let case = &chain.case;
-    let mut word = case.review("drift_ack", ReviewVerdict::Approve, "1");
-    word.change_set_id = None;
-    let mut moving = case.review("drift_ack", ReviewVerdict::Approve, "2");
-    moving.change_set_id = None;
-    moving.history_id = Some(case.id("history sg3"));
-    for (n, review, expected) in [(1, word, "reviewed_approved"), (2, moving, "reviewed_deferred")] {
-        let cx = chain.context(EffectName::Sg3Review, n, expected);
-        let Begun::Pending(open) = chain.begin_as(&cx, &Request::Review(review)).await? else {
-            return Err(Broken::new("a new decision", "a record"));
         };
         open.finish(Verdict::Commit).await?;
         let status = db.reader.evidence(&case.run_id()).await?.entry_status;
