@@ -60,6 +60,8 @@ pub struct Candidate {
     pub address: Address,
     /// What people quote, where that is unique.
     pub citation_address: Option<Address>,
+    /// Other names that the text itself gives the unit (`{#id}`, `r[id]`, an XML identifier).
+    pub aliases: Vec<String>,
     /// A word of the vocabulary `unit_kind`.
     pub unit_kind: String,
     /// A word of the vocabulary `section_type`.
@@ -109,6 +111,10 @@ pub struct Marked {
     pub duplicates: Vec<Duplicate>,
     /// Candidates at or below a forbidden prefix (D19).
     pub forbidden: Vec<Address>,
+    /// How often a printed number jumps where the next one was due (Art. 7, Art. 9).
+    pub gaps: u32,
+    /// A word of the vocabulary `publication_type`, where the title says it.
+    pub publication_type: Option<String>,
     /// For the approver.
     pub warnings: Vec<Warning>,
     /// The profile that cut.

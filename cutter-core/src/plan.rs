@@ -58,6 +58,9 @@ pub struct PlanRow {
     pub canonical_address: Address,
     /// What people quote, where unique.
     pub citation_address: Option<Address>,
+    /// Other names that the text itself gives the unit.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub aliases: Vec<String>,
     /// A word of the vocabulary `unit_kind`.
     pub unit_kind: String,
     /// A word of the vocabulary `section_type`.
@@ -187,6 +190,7 @@ impl CutPlan {
                 idempotency_key: keys.key(candidate.address.as_str(), &content_hash),
                 canonical_address: candidate.address,
                 citation_address: candidate.citation_address,
+                aliases: candidate.aliases,
                 unit_kind: candidate.unit_kind,
                 section_type: candidate.section_type,
                 start,
@@ -195,7 +199,10 @@ impl CutPlan {
                 body_hash,
             });
         }
-        let publication_type = input.publication_type.unwrap_or(&input.profile.publication_type).to_string();
+        let publication_type = (input.publication_type)
+            .or(marked.publication_type.as_deref())
+            .unwrap_or(&input.profile.publication_type)
+            .to_string();
         let unknown_words = unknown_words(input.vocabulary, &rows, &publication_type);
         let mut depends_on = input.depends_on.to_vec();
         depends_on.sort();

@@ -36,6 +36,9 @@ pub struct Profile {
     pub languages: Vec<String>,
     /// The `publication_type` of documents of this convention.
     pub publication_type: String,
+    /// How the text is written: what a heading looks like.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub format: Format,
     /// Where the body lies.
     pub region: RegionRules,
     /// Which underlined paragraphs are headings.
@@ -68,6 +71,25 @@ pub struct Profile {
     pub kind_section_types: BTreeMap<String, String>,
     /// The `section_type` by title, the first match wins.
     pub title_section_types: Vec<TitleRule>,
+}
+
+/// How a text is written. Decides what may be a heading.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// Markdown, as CommonMark defines its blocks.
+    #[default]
+    Markdown,
+    /// Plain text in pages: headings stand flush left, numbered or between empty lines.
+    Text,
+    /// Titles underlined (and perhaps overlined) with a row of one punctuation mark.
+    Underlined,
+    /// XML: units are elements (Akoma Ntoso, USLM, Formex).
+    Xml,
+}
+
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Where the body lies. Lines are compared without white space at their ends.

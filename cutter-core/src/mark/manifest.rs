@@ -46,6 +46,8 @@ struct Entry {
     #[serde(default)]
     citation_address: Option<String>,
     #[serde(default)]
+    aliases: Vec<String>,
+    #[serde(default)]
     body_start: Option<usize>,
 }
 
@@ -116,6 +118,7 @@ impl Marker for ManifestMarker {
                 ordinal: u32::try_from(i).map_err(|_| wrong("units", "at most 4294967295 units", i))?,
                 address,
                 citation_address,
+                aliases: unit.aliases.clone(),
                 unit_kind: unit.unit_kind.clone(),
                 section_type: unit.section_type.clone(),
                 start: unit.start,
@@ -134,6 +137,8 @@ impl Marker for ManifestMarker {
             why: alloc::vec![format!("{} units from a manifest, sha256 {}", candidates.len(), self.digest)],
             candidates,
             duplicates: Vec::new(),
+            gaps: 0,
+            publication_type: None,
             warnings,
             profile: context.profile.id()?,
         })
