@@ -19,10 +19,17 @@ use crate::profile::{Profile, ProfileId};
 mod assemble;
 mod blocks;
 mod designate;
+mod enumerate;
 pub mod manifest;
 pub mod markdown;
+mod nest;
+mod node;
+mod number;
+mod paragraph;
 mod region;
 mod scan;
+mod sequence;
+mod types;
 
 pub use manifest::ManifestMarker;
 pub use markdown::MarkdownMarker;
