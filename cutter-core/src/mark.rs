@@ -284,6 +284,23 @@ pub fn check_partition(
     }
 }
 
+/// A line's text as designators are read from it: inline markup and invisible characters
+/// removed, NFC.
+pub(crate) fn plain_line(raw: &str) -> alloc::borrow::Cow<'_, str> {
+    blocks::plain_title(raw)
+}
+
+/// The kind that a line designates by a profile, as a heading or as a line of text.
+pub(crate) fn line_designates<'p>(
+    profile: &'p Profile,
+    plain: &str,
+    heading: bool,
+    short: bool,
+) -> Option<&'p str> {
+    let found = designate::designate(profile, plain)?;
+    (heading || paragraph::designates(profile, &found, short)).then_some(found.kind)
+}
+
 fn region_text(text: &str, region: Region) -> Result<&str, MarkError> {
     text.get(region.start..region.end).ok_or(MarkError::Region {
         start: region.start,

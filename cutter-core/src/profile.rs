@@ -30,7 +30,25 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 pub const PROFILE_SCHEMA: u32 = 1;
 
 /// The built-in profiles, by name.
-const BUILT_IN: [(&str, &str); 1] = [("markdown", include_str!("profile/markdown.json"))];
+const BUILT_IN: [(&str, &str); 17] = [
+    ("markdown", include_str!("profile/markdown.json")),
+    ("de", include_str!("profile/de.json")),
+    ("fr", include_str!("profile/fr.json")),
+    ("cz", include_str!("profile/cz.json")),
+    ("ee", include_str!("profile/ee.json")),
+    ("fi", include_str!("profile/fi.json")),
+    ("no", include_str!("profile/no.json")),
+    ("nl", include_str!("profile/nl.json")),
+    ("vn", include_str!("profile/vn.json")),
+    ("vn-phapdien", include_str!("profile/vn-phapdien.json")),
+    ("cn", include_str!("profile/cn.json")),
+    ("kr", include_str!("profile/kr.json")),
+    ("jp", include_str!("profile/jp.json")),
+    ("uy", include_str!("profile/uy.json")),
+    ("pe", include_str!("profile/pe.json")),
+    ("us", include_str!("profile/us.json")),
+    ("en", include_str!("profile/en.json")),
+];
 
 /// How one convention is cut. See the fields; `profile/markdown.json` is an example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +80,9 @@ pub struct Profile {
     /// `##Title` without a blank is a heading too.
     #[serde(default, skip_serializing_if = "is_default")]
     pub loose_headings: bool,
+    /// A heading that is only a long row of digits is the name of the designator line after it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub id_headings: bool,
     /// What a heading without a designator ends, for [`Nesting::Rank`].
     #[serde(default, skip_serializing_if = "is_default")]
     pub plain_headings: PlainHeadings,

@@ -7,14 +7,15 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::address::{Address, AddressError, unit_kind_of};
+use crate::profile::Nesting;
 
 use super::enumerate::enumerate;
 use super::markdown::push_bounded;
 use super::nest::{Nest, Place};
-use super::node::{Node, Title, fold, lone_title, read};
+use super::node::{Node, Title, fold, join_ids, lone_title, read};
 use super::paragraph::paragraphs;
-use super::sequence::{gaps, keep_sequence};
-use super::types::{add_line_aliases, heading_alias, is_repealed, publication_type, section_type};
+use super::sequence::{contain_restarts, gaps, keep_sequence};
+use super::types::{add_line_aliases, is_repealed, publication_type, section_type};
 use super::{
     Candidate, Duplicate, Lines, MarkContext, MarkError, Marked, Region, Warning, check_partition, forbidden,
     warning,
@@ -105,6 +106,9 @@ impl<'a> Assembler<'a> {
         let found = titles.len();
         let mut nodes = self.nodes(titles);
         self.folded = fold(self.source, self.context.profile.fold_titles, &mut nodes);
+        if self.context.profile.nesting == Nesting::Rank {
+            contain_restarts(self.context.profile, &mut nodes);
+        }
         let nodes = enumerate(self.context.profile, self.text, self.region.start, nodes);
         let named = nodes.iter().filter(|node| node.rank.is_some()).count();
         self.candidates.reserve_exact(nodes.len() + 1);
@@ -135,10 +139,12 @@ impl<'a> Assembler<'a> {
             };
             let base = self.base(place, &node);
             let address = self.name(base, node.kind, node.label.as_deref(), node.title.span.start)?;
-            nest.push(node.rank, node.title.level, self.candidates.len());
+            // A preamble or a table of contents holds no division.
+            let holds = !matches!(node.kind, "preamble" | "toc" | "closing" | "front");
+            nest.push(node.rank.filter(|_| holds), node.title.level, self.candidates.len());
             self.push(address, node.kind, node.rest(), node.title.span, Some(node.body_start));
-            if let (Some(alias), Some(unit)) = (heading_alias(node.title.raw), self.candidates.last_mut()) {
-                unit.aliases.push(alias.into());
+            if let (Some(alias), Some(unit)) = (node.alias, self.candidates.last_mut()) {
+                unit.aliases.push(alias);
             }
         }
         self.finish(found, named, merged, is_document)
@@ -160,6 +166,9 @@ impl<'a> Assembler<'a> {
         }
         nodes.extend(lines);
         nodes.sort_by_key(|node| node.title.span.start);
+        if profile.id_headings {
+            join_ids(self.source, &mut nodes);
+        }
         if profile.paragraphs.as_ref().is_some_and(|rules| rules.sequence) {
             for (start, what) in keep_sequence(&mut nodes, &profile.citation_kinds, profile.rank_of("annex"))
             {

@@ -136,7 +136,7 @@ fn bare<'p, 't>(profile: &'p Profile, title: &'t str) -> Option<Designation<'p, 
             let upper = token.trim_end_matches(|c: char| c.is_ascii_lowercase());
             let suffix = &token[upper.len()..];
             let plain = !upper.is_empty() && suffix.len() <= 1;
-            plain.then(|| roman(upper)).flatten().map(|n| n.to_string() + suffix)
+            plain.then(|| roman(upper.trim_end())).flatten().map(|n| n.to_string() + suffix)
         }
         Numeral::Letter => {
             let one = token.len() == 1 && token.as_bytes()[0].is_ascii_uppercase();

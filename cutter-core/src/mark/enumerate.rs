@@ -94,7 +94,7 @@ fn within<'a>(
         };
         let body_start = start + lead + item.length + shift;
         let (kind, label, rank) = (rule.kind.as_str(), Some(item.label), Some(rule.rank));
-        out.push(Node { title, kind, label, rank, paragraph: true, body_start, rest_at: 0 });
+        out.push(Node { title, kind, label, rank, paragraph: true, body_start, alias: None, rest_at: 0 });
     }
 }
 

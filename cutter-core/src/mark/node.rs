@@ -2,7 +2,7 @@
 //! them are the titles of others.
 
 use alloc::borrow::Cow;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::address::slug::slug;
@@ -10,6 +10,10 @@ use crate::profile::{FoldTitles, Profile};
 
 use super::Region;
 use super::designate::designate;
+use super::types::heading_alias;
+
+/// A shorter row of digits is a number, not an id.
+const MIN_ID_DIGITS: usize = 12;
 
 /// A heading with its title read, in bytes of the file.
 pub(super) struct Title<'a> {
@@ -31,6 +35,8 @@ pub(super) struct Node<'a> {
     /// It is a line of text, not a heading.
     pub(super) paragraph: bool,
     pub(super) body_start: usize,
+    /// A name that the text gives it.
+    pub(super) alias: Option<String>,
     /// Where in the plain title the designator ends.
     pub(super) rest_at: usize,
 }
@@ -44,10 +50,20 @@ impl Node<'_> {
 /// Reads designators and slugs.
 pub(super) fn read<'a>(profile: &'a Profile, titles: Vec<Title<'a>>) -> Vec<Node<'a>> {
     let read = |title: Title<'a>| {
+        let alias = heading_alias(title.raw).map(ToString::to_string);
         let Some(found) = designate(profile, &title.plain) else {
             let label = slug(&title.plain);
             let body_start = title.span.end;
-            return Node { title, kind: "h", label, rank: None, paragraph: false, body_start, rest_at: 0 };
+            return Node {
+                title,
+                kind: "h",
+                label,
+                rank: None,
+                paragraph: false,
+                body_start,
+                alias,
+                rest_at: 0,
+            };
         };
         // The bytes after the designator, where the raw text shows it letter by letter.
         let consumed = title.plain.len() - found.rest.len();
@@ -57,7 +73,7 @@ pub(super) fn read<'a>(profile: &'a Profile, titles: Vec<Title<'a>>) -> Vec<Node
             title.span.end
         };
         let (kind, label, rank) = (found.kind, found.label, Some(found.rank));
-        Node { title, kind, label, rank, paragraph: false, body_start, rest_at: consumed }
+        Node { title, kind, label, rank, paragraph: false, body_start, alias, rest_at: consumed }
     };
     titles.into_iter().map(read).collect()
 }
@@ -85,7 +101,17 @@ pub(super) fn fold(source: &[u8], fold: FoldTitles, nodes: &mut Vec<Node<'_>>) -
             let next = next_up.get(i).copied().flatten().and_then(|next| levels.get(next));
             below == above + 1 && next.is_none_or(|&next| next <= above)
         };
-        let folds = follows && (fold == FoldTitles::Any || below == above || alone());
+        let fits = match fold {
+            FoldTitles::Any => true,
+            FoldTitles::Deeper => below >= above,
+            FoldTitles::Same | FoldTitles::None => below == above || alone(),
+        };
+        let annex = last.kind == "annex"
+            && node.rank.is_none()
+            && fits
+            && below > above
+            && between.trim_ascii().is_empty();
+        let folds = (follows && fits) || annex;
         if folds {
             last.title.span.end = node.title.span.end;
             last.title.plain = core::mem::take(&mut node.title.plain);
@@ -115,4 +141,24 @@ fn next_at_or_above(levels: &[u8]) -> Vec<Option<usize>> {
         stack.push(i);
     }
     next
+}
+
+/// Gives lines that designate the headings before them that are only their ids: the unit
+/// starts at the id.
+pub(super) fn join_ids(source: &[u8], nodes: &mut Vec<Node<'_>>) {
+    let is_id = |node: &Node<'_>| {
+        let title = node.title.plain.as_ref();
+        node.rank.is_none() && title.len() >= MIN_ID_DIGITS && title.bytes().all(|b| b.is_ascii_digit())
+    };
+    nodes.dedup_by(|node, last| {
+        let between = source.get(last.title.span.end..node.title.span.start).unwrap_or_default();
+        let joins = node.paragraph && !last.paragraph && is_id(last) && between.trim_ascii().is_empty();
+        if joins {
+            let start = last.title.span.start;
+            core::mem::swap(node, last);
+            last.title.span.start = start;
+            last.alias = Some(node.title.plain.to_string());
+        }
+        joins
+    });
 }

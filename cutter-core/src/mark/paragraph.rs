@@ -229,12 +229,8 @@ fn candidate<'a>(
     }
     let plain = plain_title(&raw[..cut]);
     let found = designate(profile, &plain)?;
-    if !rules.kinds.iter().any(|kind| kind == found.kind) {
-        return None;
-    }
-    let is_cited = profile.citation_kinds.iter().any(|kind| kind == found.kind);
     let short = rules.max_bytes == 0 || raw.len() <= usize::try_from(rules.max_bytes).unwrap_or(usize::MAX);
-    if !(is_cited || short) || !may_follow(&rules.after, &found, is_cited) {
+    if !designates(profile, &found, short) {
         return None;
     }
     let consumed = plain.len() - found.rest.len();
@@ -257,8 +253,18 @@ fn candidate<'a>(
         rank,
         paragraph: true,
         body_start: body_start + shift,
+        alias: None,
         rest_at: consumed,
     })
+}
+
+/// Whether what a line of text begins with is one of the profile's designators there.
+pub(super) fn designates(profile: &Profile, found: &Designation<'_, '_>, short: bool) -> bool {
+    let Some(rules) = &profile.paragraphs else { return false };
+    let is_cited = profile.citation_kinds.iter().any(|kind| kind == found.kind);
+    rules.kinds.iter().any(|kind| kind == found.kind)
+        && (is_cited || short)
+        && may_follow(&rules.after, found, is_cited)
 }
 
 /// Whether what follows the number shows that the line designates rather than refers.
@@ -270,10 +276,23 @@ fn may_follow(allowed: &[After], found: &Designation<'_, '_>, is_cited: bool) ->
     let trimmed = after.trim_start();
     allowed.iter().any(|allowed| match allowed {
         After::End => trimmed.is_empty(),
-        After::Mark => trimmed.starts_with(['.', ':', '：', ')', '-', '–', '—', '．']),
+        After::Comma => trimmed.starts_with(','),
+        After::Mark => is_mark(trimmed),
         After::Blank => after.starts_with(char::is_whitespace) && !trimmed.is_empty(),
         After::Capital => after.starts_with(char::is_whitespace) && trimmed.starts_with(char::is_uppercase),
     })
+}
+
+/// A mark that ends a number, not one inside it: `44.4.NĐ.1` goes on.
+fn is_mark(text: &str) -> bool {
+    let mut rest = text.chars();
+    let mark = rest.next().is_some_and(|c| matches!(c, '.' | ':' | '：' | ')' | '-' | '–' | '—' | '．'));
+    let (next, after) = (rest.next(), rest.next());
+    let goes_on = text.starts_with('.')
+        && next.is_some_and(|c| {
+            c.is_ascii_digit() || (c.is_uppercase() && after.is_some_and(|c| c.is_uppercase() || c == '.'))
+        });
+    mark && !goes_on
 }
 
 /// Designators glued to the end of the sentence before them, within a line.

@@ -6,6 +6,8 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use crate::profile::Profile;
+
 use super::node::Node;
 use super::{Candidate, Lines, Warning, warning};
 
@@ -53,6 +55,11 @@ pub(super) fn keep_sequence(
             last.prefix.is_empty().then_some(last.last)
         })
         .collect();
+    let is_cited = |node: &&Node<'_>| kinds.iter().any(|kind| kind == node.kind);
+    let in_lines = nodes.iter().filter(is_cited).filter(|node| node.paragraph).count();
+    let in_headings = nodes.iter().filter(is_cited).count() - in_lines;
+    // Where articles are headings, a line is one only if it fills a gap between two of them.
+    let strict = in_headings > in_lines;
     // The next articles of each node, by place: linear, since the look ahead is bounded.
     let articles: Vec<usize> = (0..nodes.len()).filter(|&i| numbers[i].is_some()).collect();
     let mut dropped = Vec::new();
@@ -63,13 +70,24 @@ pub(super) fn keep_sequence(
         if node.rank.is_some_and(|rank| rank <= context_rank) {
             before = None;
         }
-        let Some(number) = numbers[i] else { continue };
+        let Some(number) = numbers[i] else {
+            if strict && node.paragraph && is_cited(&node) {
+                drop[i] = true;
+                dropped.push((
+                    node.title.span.start,
+                    format!("{} {}", node.kind, node.label.as_deref().unwrap_or_default()),
+                ));
+            }
+            continue;
+        };
         while articles.get(at).is_some_and(|&j| j <= i) {
             at += 1;
         }
         let ahead = || articles[at..].iter().take(LOOK_AHEAD).filter_map(|&j| numbers[j]);
         let keeps = match before {
             _ if !node.paragraph => true,
+            Some(last) if strict => number == last + 1 && ahead().next().is_some_and(|next| next > number),
+            None if strict => number == 1 && ahead().next() == Some(2),
             None => number <= 1 || !ahead().any(|n| n == 1),
             Some(last) if number == last || number == last + 1 => true,
             Some(last) if number > last => !ahead().any(|n| n == last + 1),
@@ -89,6 +107,39 @@ pub(super) fn keep_sequence(
         !drop[i - 1]
     });
     dropped
+}
+
+/// Makes plain headings under which the articles begin again at 1 (the protocols to a treaty)
+/// divisions that hold them, or their addresses would be taken.
+pub(super) fn contain_restarts(profile: &Profile, nodes: &mut [Node<'_>]) {
+    let rank = Some(profile.rank_of("annex")).filter(|&rank| rank < u32::MAX).map_or(1, |rank| rank + 1);
+    // The last article's number, and the plain headings since, that are not inside another.
+    let (mut before, mut open): (u32, Vec<usize>) = (0, Vec::new());
+    for i in 0..nodes.len() {
+        let node = &nodes[i];
+        let cited = profile.citation_kinds.iter().any(|kind| kind == node.kind);
+        if node.rank.is_none() {
+            open.retain(|&j| nodes[j].title.level < node.title.level);
+            open.push(i);
+            continue;
+        }
+        if node.kind == "annex" {
+            (before, open) = (0, Vec::new());
+        }
+        if !cited {
+            continue;
+        }
+        let number = node.label.as_deref().and_then(last_number).filter(|last| last.prefix.is_empty());
+        let Some(number) = number.map(|last| last.first) else { continue };
+        // Only where the heading ends the article before it, too.
+        let heading =
+            open.first().copied().filter(|&j| !node.paragraph && nodes[j].title.level < node.title.level);
+        if let Some(heading) = heading.filter(|_| number == 1 && before > 1) {
+            nodes[heading].rank = Some(rank);
+        }
+        before = number;
+        open.clear();
+    }
 }
 
 /// Where a printed number jumps, among the units of each kind in each annex or, for kinds

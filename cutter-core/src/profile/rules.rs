@@ -32,6 +32,10 @@ pub struct RegionRules {
     pub start_after: Vec<String>,
     /// The body ends before the first such line after its start.
     pub end_before: Vec<String>,
+    /// `end_before` counts only where a line before it begins with this: what follows repeats
+    /// the text, or is the text itself. Empty: always.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub end_needs: String,
 }
 
 /// Which underlined paragraphs are headings. Rulers in forms and tables underline
@@ -71,7 +75,9 @@ pub enum FoldTitles {
     None,
     /// At the same level, or alone one level deeper.
     Same,
-    /// At any level.
+    /// At the same level or any deeper one.
+    Deeper,
+    /// At any level: the title may be shallower than its number.
     Any,
 }
 
@@ -177,6 +183,8 @@ pub struct Paragraphs {
 pub enum After {
     /// The end of the line.
     End,
+    /// `,`, in texts where a sentence may follow an article's number.
+    Comma,
     /// `.`, `:`, `)`, `-` or a dash.
     Mark,
     /// A blank of any width and any text.
