@@ -177,8 +177,8 @@ pub struct Entry {
     pub new: Option<usize>,
     /// Whether the bodies are equal. False where there is only one.
     pub same_body: bool,
-    /// How much of the wording is common to both, in thousandths (0 to 999); `None` where there
-    /// are not two different texts to compare.
+    /// How much of the wording is common to both, in thousandths; 1000 where only layout or
+    /// punctuation differ. `None` where there are not two different bodies with their texts.
     pub similarity: Option<u16>,
     /// It has another address only because the unit above it has.
     pub with_parent: bool,

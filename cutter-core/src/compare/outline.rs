@@ -133,7 +133,10 @@ impl<'a, 'b> Builder<'a, 'b> {
                 parts.push(format!("was {}", old.address));
             }
             if let Some(similarity) = entry.similarity {
-                parts.push(format!("{} ‰ alike", similarity));
+                parts.push(match similarity {
+                    1000 => "the same words".into(),
+                    n => format!("{n} ‰ alike"),
+                });
             }
             match (old, new) {
                 (Some(old), Some(new)) if old.bytes() != new.bytes() => {

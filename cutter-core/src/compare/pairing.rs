@@ -275,8 +275,7 @@ impl Pairing<'_> {
 
     fn similarity(&self, i: usize, j: usize) -> Option<u16> {
         match (&self.old.sketches[i], &self.new.sketches[j]) {
-            // the estimate may miss what differs; something does
-            (Some(a), Some(b)) => Some(a.similarity(b).min(999)),
+            (Some(a), Some(b)) => Some(a.similarity(b)),
             _ => None,
         }
     }
