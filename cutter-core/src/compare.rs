@@ -10,6 +10,8 @@
 //! The result is a function of the two lists: no clock, no randomness, no floating point. The work
 //! is linear in the texts and, but for sorting, in the number of units.
 
+use alloc::format;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
@@ -224,6 +226,22 @@ impl Summary {
         }
     }
 
+    /// In one line: `3 same, 1 changed, …`, only what there is.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let mut parts: Vec<String> = Vec::new();
+        for class in Class::ALL {
+            let n = self.of(class);
+            if n > 0 {
+                parts.push(format!("{n} {}", class.words()));
+            }
+            if class == Class::Moved && self.moved_with_parent > 0 {
+                parts.push(format!("{} of them only with the unit above", self.moved_with_parent));
+            }
+        }
+        if parts.is_empty() { "no units".into() } else { parts.join(", ") }
+    }
+
     fn count(&mut self, entry: &Entry) {
         let of = match entry.class {
             Class::Same => &mut self.same,
@@ -297,28 +315,5 @@ impl<'a> Comparison<'a> {
     #[must_use]
     pub fn is_same(&self) -> bool {
         self.in_order && self.summary.same == self.entries.len()
-    }
-
-    /// The summary in one line: `3 same, 1 changed, …`, only what there is.
-    #[must_use]
-    pub fn summary_line(&self) -> alloc::string::String {
-        use alloc::format;
-        let mut parts: Vec<alloc::string::String> = Vec::new();
-        for class in Class::ALL {
-            let n = self.summary.of(class);
-            if n > 0 {
-                let with = self.summary.moved_with_parent;
-                let with = if class == Class::Moved && with > 0 {
-                    format!(" ({with} only with the unit above)")
-                } else {
-                    alloc::string::String::new()
-                };
-                parts.push(format!("{n} {}{with}", class.words()));
-            }
-        }
-        if parts.is_empty() {
-            return "no units".into();
-        }
-        parts.join(", ")
     }
 }

@@ -39,7 +39,7 @@ fn plan(text: &str) -> CutPlan {
 }
 
 fn show(name: &str, comparison: &Comparison<'_>) {
-    eprintln!("{name}: {}", comparison.summary_line());
+    eprintln!("{name}: {}", comparison.summary().words());
     for line in &Outline::of(comparison, false).lines {
         eprintln!("{}", OutlineLine::text(line));
     }

@@ -131,7 +131,7 @@ fn people(
             "{} → {}: {}\n",
             summary.old_units,
             units(summary.new_units),
-            comparison.summary_line()
+            comparison.summary().words()
         ));
     }
     if !comparison.in_order() {

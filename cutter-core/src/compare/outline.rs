@@ -13,6 +13,8 @@ use super::{Class, Comparison, Entry};
 pub struct OutlineLine {
     /// What became of the unit; `None` for a division that only holds what differs.
     pub class: Option<Class>,
+    /// How many lines of units above it stand over it.
+    pub depth: usize,
     /// The branches before the name.
     pub branch: String,
     /// The address, below the first level its last segments.
@@ -104,18 +106,19 @@ impl<'a, 'b> Builder<'a, 'b> {
             }
         }
         let mut lines = Vec::new();
-        // (entry, its branch, its children's branches, how much of its address stands above)
-        let mut todo: Vec<(usize, String, String, usize)> =
-            roots.into_iter().rev().map(|at| (at, String::new(), String::new(), 0)).collect();
-        while let Some((at, branch, indent, above)) = todo.pop() {
+        // (entry, its depth and branch, its children's branches, how much of its address stands above)
+        let mut todo: Vec<(usize, usize, String, String, usize)> =
+            roots.into_iter().rev().map(|at| (at, 0, String::new(), String::new(), 0)).collect();
+        while let Some((at, depth, branch, indent, above)) = todo.pop() {
             let address = self.addresses[at];
             let name = address.get(above..).unwrap_or(address).trim_start_matches('/').into();
             let class = self.tells[at].then_some(self.entries[at].class);
-            lines.push(OutlineLine { class, branch, name, note: self.note(at) });
+            lines.push(OutlineLine { class, depth, branch, name, note: self.note(at) });
             for (n, &child) in children[at].iter().enumerate().rev() {
                 let last = n + 1 == children[at].len();
                 let (turn, line) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-                todo.push((child, format!("{indent}{turn}"), format!("{indent}{line}"), address.len()));
+                let (branch, indent) = (format!("{indent}{turn}"), format!("{indent}{line}"));
+                todo.push((child, depth + 1, branch, indent, address.len()));
             }
         }
         Outline { lines }

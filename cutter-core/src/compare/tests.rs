@@ -275,7 +275,7 @@ fn without_texts_bodies_are_matched_by_their_hashes_alone() {
 fn nothing_at_all_is_the_same_as_nothing() {
     let comparison = Comparison::between(&[], &[]);
     assert!(comparison.is_same() && comparison.entries().is_empty());
-    assert_eq!(comparison.summary_line(), "no units");
+    assert_eq!(comparison.summary().words(), "no units");
     assert!(Outline::of(&comparison, true).lines.is_empty());
 }
 
