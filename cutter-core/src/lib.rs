@@ -13,6 +13,7 @@ pub mod approval;
 pub mod attestation;
 pub mod canonical;
 pub mod detect;
+pub mod compare;
 pub mod digest;
 pub mod drift;
 pub mod driver;
