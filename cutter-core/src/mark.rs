@@ -23,10 +23,12 @@ pub mod manifest;
 pub mod markdown;
 mod region;
 mod scan;
+pub mod xml;
 
 pub use manifest::ManifestMarker;
 pub use markdown::MarkdownMarker;
 pub use region::body_region;
+pub use xml::XmlMarker;
 
 /// A span of the file, in bytes: `start` is the first byte, `end` the one after the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -200,6 +202,16 @@ pub enum MarkError {
     Manifest {
         /// Which entry and field.
         place: String,
+        /// What was expected.
+        expected: String,
+        /// What stands there.
+        observed: String,
+    },
+    /// XML that is not well formed, nests too deeply, or is not what the profile is for.
+    #[error("XML, line {line}: expected {expected}, observed {observed}")]
+    Xml {
+        /// The line, from 1.
+        line: usize,
         /// What was expected.
         expected: String,
         /// What stands there.

@@ -15,10 +15,17 @@ use crate::address::unit_kind_of;
 use crate::canonical::{CanonicalError, ParseStrictError, digest_of, parse_strict};
 use crate::digest::Digest;
 
+mod xml;
+
+pub use xml::{XmlMatch, XmlPublicationType, XmlRoot, XmlRules, XmlSectionType, XmlSource, XmlUnit};
+
 /// The schema number that this build reads.
 pub const PROFILE_SCHEMA: u32 = 1;
 
 const MARKDOWN: &str = include_str!("profile/markdown.json");
+const AKN: &str = include_str!("profile/akn.json");
+const USLM: &str = include_str!("profile/uslm.json");
+const FORMEX: &str = include_str!("profile/formex.json");
 
 /// How one convention is cut. See the fields; `profile/markdown.json` is an example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -71,6 +78,9 @@ pub struct Profile {
     pub kind_section_types: BTreeMap<String, String>,
     /// The `section_type` by title, the first match wins.
     pub title_section_types: Vec<TitleRule>,
+    /// Which elements are units; for [`Format::Xml`] alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xml: Option<XmlRules>,
 }
 
 /// How a text is written. Decides what may be a heading.
@@ -249,16 +259,19 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The built-in profile of that name: `markdown`.
+    /// The built-in profile of that name: `markdown`, or `akn`, `uslm` and `formex` for XML.
     ///
     /// # Errors
     /// [`ProfileError`] where there is none of that name.
     pub fn built_in(name: &str) -> Result<Self, ProfileError> {
         match name {
             "markdown" => Self::from_json(MARKDOWN.as_bytes()),
+            "akn" => Self::from_json(AKN.as_bytes()),
+            "uslm" => Self::from_json(USLM.as_bytes()),
+            "formex" => Self::from_json(FORMEX.as_bytes()),
             _ => Err(ProfileError::Value {
                 field: "name",
-                expected: "a built-in profile: markdown",
+                expected: "a built-in profile: markdown, akn, uslm or formex",
                 observed: name.into(),
             }),
         }
@@ -318,7 +331,12 @@ impl Profile {
                 return wrong("number_words", "digits as values", digits);
             }
         }
-        Ok(())
+        match (self.format, &self.xml) {
+            (Format::Xml, None) => wrong("xml", "the rules of an XML format", "none"),
+            (Format::Xml, Some(rules)) => rules.check(),
+            (_, Some(_)) => wrong("xml", "no rules for XML where format is not xml", "some"),
+            (_, None) => Ok(()),
+        }
     }
 }
 

@@ -1,0 +1,183 @@
+//! What a profile says about an XML format: which elements are units, where their numbers
+//! and headings stand, and which attributes name them.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::{ProfileError, is_default};
+use crate::address::unit_kind_of;
+
+/// How one XML format is cut. Elements are named by their local names and count only in
+/// the namespace of the root element.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct XmlRules {
+    /// The root elements that the profile is for.
+    pub roots: Vec<XmlRoot>,
+    /// Elements that hold no unit, and whose text belongs to no number and no heading:
+    /// metadata, tables of contents, notes, and the text of other laws that this one quotes.
+    pub skip: Vec<String>,
+    /// The elements that are units, the largest first; the first rule that fits an element
+    /// wins. The root element is the document, never a unit.
+    pub units: Vec<XmlUnit>,
+    /// The address kind at which the cut ends: rules after the last rule of this kind are
+    /// not used, and what they name stays in the unit around it. `null` cuts all.
+    pub deepest: Option<String>,
+    /// Where a unit's number stands; the first place that holds one wins.
+    pub number: Vec<XmlSource>,
+    /// Where a unit's heading stands; the first place that holds text wins.
+    pub heading: Vec<XmlSource>,
+    /// Attributes of a unit's element whose values are other names of it.
+    pub aliases: Vec<String>,
+    /// Elements inside a number or heading that separate words, as a line break does.
+    pub breaks: Vec<String>,
+    /// Elements whose digits are printed above the line: `Article 14<sup>1</sup>` is 14+1.
+    pub superscript: Vec<XmlMatch>,
+    /// The `section_type` by an attribute of the unit's element, before all other rules.
+    pub section_types: Vec<XmlSectionType>,
+    /// The `publication_type` by an element anywhere in the document; the first that
+    /// stands in the document wins.
+    pub publication_types: Vec<XmlPublicationType>,
+}
+
+/// A root element.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct XmlRoot {
+    /// Its namespace, empty for none; a `*` at the end stands for any rest.
+    pub namespace: String,
+    /// Its local names; empty for any.
+    pub names: Vec<String>,
+}
+
+/// An element, perhaps with one attribute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct XmlMatch {
+    /// Its local name.
+    pub element: String,
+    /// The attribute that it must have.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attribute: Option<String>,
+    /// The attribute's value.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub value: Option<String>,
+}
+
+/// An element that is a unit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct XmlUnit {
+    /// Its local name.
+    pub element: String,
+    /// The attribute that it must have.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attribute: Option<String>,
+    /// The attribute's value.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub value: Option<String>,
+    /// The address kind.
+    pub kind: String,
+    /// Where no number is printed the kind alone is the name (`preamble`), not the heading.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub alone: bool,
+    /// A designator in the number's or heading's words says the kind (`CHAPTER I`), and
+    /// `kind` stands where there is none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub kind_by_words: bool,
+    /// Where its number stands, in place of the rules' `number`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub number: Option<Vec<XmlSource>>,
+}
+
+/// A place below a unit's element.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct XmlSource {
+    /// The local names from the unit's element down, joined by `/`: `num`, `TITLE/TI`.
+    /// The first such element of a unit is taken.
+    pub path: String,
+    /// The value of this attribute, in place of the element's text.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub attribute: Option<String>,
+    /// The text is a title: it holds a number only where it begins with a designator.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub title: bool,
+}
+
+/// A `section_type` by an attribute.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct XmlSectionType {
+    /// The attribute of a unit's element.
+    pub attribute: String,
+    /// Its value.
+    pub value: String,
+    /// The `section_type`.
+    pub section_type: String,
+}
+
+/// A `publication_type` by an element.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct XmlPublicationType {
+    /// The element.
+    pub is: XmlMatch,
+    /// The `publication_type`.
+    pub publication_type: String,
+}
+
+impl XmlRules {
+    /// True where the profile is for documents with this root element.
+    #[must_use]
+    pub fn fits(&self, namespace: &str, name: &str) -> bool {
+        let is_namespace = |want: &str| match want.strip_suffix('*') {
+            Some(start) => namespace.starts_with(start),
+            None => namespace == want,
+        };
+        let is_name = |names: &[String]| names.is_empty() || names.iter().any(|want| want == name);
+        self.roots.iter().any(|root| is_namespace(&root.namespace) && is_name(&root.names))
+    }
+
+    /// The rules that cut, as `deepest` leaves them.
+    #[must_use]
+    pub fn cut_units(&self) -> &[XmlUnit] {
+        let last = self
+            .deepest
+            .as_ref()
+            .and_then(|deepest| self.units.iter().rposition(|unit| unit.kind == *deepest))
+            .unwrap_or(self.units.len().saturating_sub(1));
+        self.units.get(..=last).unwrap_or_default()
+    }
+
+    pub(super) fn check(&self) -> Result<(), ProfileError> {
+        let wrong = |field, expected, observed: &str| {
+            Err(ProfileError::Value { field, expected, observed: observed.into() })
+        };
+        if self.roots.is_empty() {
+            return wrong("xml.roots", "at least one root element", "none");
+        }
+        if self.units.is_empty() {
+            return wrong("xml.units", "at least one element", "none");
+        }
+        if let Some(unit) = self.units.iter().find(|unit| unit_kind_of(&unit.kind).is_none()) {
+            return wrong("xml.units.kind", "an address kind", &unit.kind);
+        }
+        if let Some(unit) = self.units.iter().find(|unit| unit.value.is_some() && unit.attribute.is_none()) {
+            return wrong("xml.units.value", "an attribute to go with it", &unit.element);
+        }
+        if let Some(deepest) = self.deepest.as_ref().filter(|d| self.units.iter().all(|u| u.kind != **d)) {
+            return wrong("xml.deepest", "the kind of one of xml.units", deepest);
+        }
+        let own = self.units.iter().flat_map(|unit| unit.number.iter().flatten());
+        for source in self.number.iter().chain(&self.heading).chain(own) {
+            let here = source.path.is_empty() && source.attribute.is_some();
+            if !here && source.path.split('/').any(str::is_empty) {
+                return wrong("xml paths", "local names joined by single slashes", &source.path);
+            }
+        }
+        Ok(())
+    }
+}
