@@ -17,7 +17,9 @@ use crate::digest::Digest;
 
 mod xml;
 
-pub use xml::{XmlMatch, XmlPublicationType, XmlRoot, XmlRules, XmlSectionType, XmlSource, XmlUnit};
+pub use xml::{
+    XML_PROFILES, XmlMatch, XmlPublicationType, XmlRoot, XmlRules, XmlSectionType, XmlSource, XmlUnit,
+};
 
 /// The schema number that this build reads.
 pub const PROFILE_SCHEMA: u32 = 1;

@@ -13,6 +13,7 @@ use xmlparser::{ElementEnd, Token, Tokenizer};
 
 use super::{MarkContext, MarkError, Marked, Marker, Region, check_text, region_text};
 
+mod attribute;
 mod name;
 mod number;
 mod read;
@@ -65,10 +66,10 @@ pub fn xml_root(source: &[u8]) -> Option<(Cow<'_, str>, &str)> {
     for token in Tokenizer::from(text) {
         match token.ok()? {
             Token::ElementStart { prefix, local, .. } => root = Some((prefix.as_str(), local.as_str())),
-            Token::Attribute { prefix, local, value, .. } => {
-                if declares(root?.0, prefix.as_str(), local.as_str()) {
-                    namespace = text::attribute_value(value.as_str());
-                }
+            Token::Attribute { prefix, local, value, .. }
+                if declares(root?.0, prefix.as_str(), local.as_str()) =>
+            {
+                namespace = text::attribute_value(value.as_str());
             }
             Token::ElementEnd { end: ElementEnd::Open | ElementEnd::Empty, .. } => {
                 return root.map(|(_, local)| (namespace, local));

@@ -6,8 +6,11 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ProfileError, is_default};
+use super::{Profile, ProfileError, is_default};
 use crate::address::unit_kind_of;
+
+/// The built-in profiles for XML.
+pub const XML_PROFILES: [&str; 3] = ["akn", "uslm", "formex"];
 
 /// How one XML format is cut. Elements are named by their local names and count only in
 /// the namespace of the root element.
@@ -179,5 +182,91 @@ impl XmlRules {
             }
         }
         Ok(())
+    }
+}
+
+impl Profile {
+    /// The built-in profile for documents with this root element (its namespace and local
+    /// name, as [`crate::mark::xml::xml_root`] finds them); `None` where there is none.
+    #[must_use]
+    pub fn built_in_for_root(namespace: &str, name: &str) -> Option<Self> {
+        let profiles = XML_PROFILES.iter().filter_map(|name| Self::built_in(name).ok());
+        profiles.into_iter().find(|p| p.xml.as_ref().is_some_and(|rules| rules.fits(namespace, name)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::vocabulary::Vocabulary;
+    use alloc::string::ToString;
+
+    #[test]
+    fn the_built_in_profiles_read_and_use_known_words() {
+        let words = Vocabulary::default();
+        for name in XML_PROFILES {
+            let profile = Profile::built_in(name).unwrap();
+            assert_eq!(profile.name, name);
+            let rules = profile.xml.as_ref().unwrap();
+            let types = profile.kind_section_types.values().chain([&profile.default_section_type]);
+            let types = types.chain(profile.title_section_types.iter().map(|rule| &rule.section_type));
+            let types = types.chain(rules.section_types.iter().map(|rule| &rule.section_type));
+            let publications = rules.publication_types.iter().map(|rule| &rule.publication_type);
+            let publications = publications.chain([&profile.publication_type]);
+            let unknown = words.unknown(
+                types
+                    .map(|word| ("section_type", word.as_str()))
+                    .chain(publications.map(|word| ("publication_type", word.as_str()))),
+            );
+            assert!(unknown.is_empty(), "{name}: {unknown:?}");
+            let deepest = rules.deepest.as_ref().unwrap();
+            assert!(rules.cut_units().len() < rules.units.len(), "{name}");
+            assert_eq!(&rules.cut_units().last().unwrap().kind, deepest, "{name}");
+        }
+    }
+
+    #[test]
+    fn roots_choose_profiles() {
+        let name = |namespace, root| Profile::built_in_for_root(namespace, root).map(|p| p.name);
+        let akn = "http://docs.oasis-open.org/legaldocml/ns/akn/3.0/WD17";
+        assert_eq!(name(akn, "akomaNtoso").as_deref(), Some("akn"));
+        assert_eq!(name("http://www.akomantoso.org/2.0", "akomaNtoso").as_deref(), Some("akn"));
+        assert_eq!(name(akn, "act"), None);
+        assert_eq!(name("http://schemas.gpo.gov/xml/uslm", "pLaw").as_deref(), Some("uslm"));
+        assert_eq!(name("http://xml.house.gov/schemas/uslm/1.0", "uscDoc").as_deref(), Some("uslm"));
+        assert_eq!(name("", "CONS.ACT").as_deref(), Some("formex"));
+        assert_eq!(name("", "html"), None);
+        assert_eq!(name("http://www.w3.org/1999/xhtml", "html"), None);
+    }
+
+    #[test]
+    fn errors_name_the_field() {
+        let text = include_str!("akn.json");
+        let edit = |from: &str, to: &str| {
+            assert!(text.contains(from), "{from}");
+            Profile::from_json(text.replacen(from, to, 1).as_bytes()).unwrap_err().to_string()
+        };
+        for (from, to, want) in [
+            ("\"format\": \"xml\"", "\"format\": \"markdown\"", "no rules for XML"),
+            ("\"deepest\": \"art\"", "\"deepest\": \"pg\"", "xml.deepest"),
+            ("\"kind\": \"book\"}", "\"kind\": \"tome\"}", "an address kind"),
+            ("{\"path\": \"num\"}", "{\"path\": \"a//b\"}", "single slashes"),
+            ("{\"path\": \"num\"}", "{\"path\": \"\"}", "single slashes"),
+            (
+                "\"attribute\": \"name\", \"value\": \"crossheading\"",
+                "\"value\": \"x\"",
+                "an attribute to go with",
+            ),
+            ("\"roots\": [", "\"stems\": [", "stems"),
+        ] {
+            let error = edit(from, to);
+            assert!(error.contains(want), "{from}: {error}");
+        }
+    }
+
+    #[test]
+    fn profiles_without_rules_for_xml_keep_their_digests() {
+        let text = serde_json::to_string(&Profile::built_in("markdown").unwrap()).unwrap();
+        assert!(!text.contains("xml"), "{text}");
     }
 }

@@ -280,11 +280,17 @@ fn gaps(candidates: &[Candidate]) -> u32 {
     for candidate in candidates {
         let Some(segment) = candidate.address.last() else { continue };
         let Some(label) = segment.label.filter(|_| segment.kind != "h") else { continue };
-        let digits = label.bytes().take_while(u8::is_ascii_digit).count();
-        let Ok(now) = label.get(..digits).unwrap_or_default().parse::<u32>() else { continue };
+        let (first, end) = label.split_once("..").unwrap_or((label, label));
+        let (Some(now), Some(end)) = (digits(first), digits(end)) else { continue };
         let annex = candidate.address.segments().filter(|s| s.kind == "annex").last().and_then(|s| s.label);
-        let before = last.insert((segment.kind, annex), now);
+        let before = last.insert((segment.kind, annex), end);
         gaps += u32::from(before.is_some_and(|before| now > before.saturating_add(1)));
     }
     gaps
+}
+
+/// The digits that a label begins with.
+fn digits(label: &str) -> Option<u32> {
+    let end = label.find(|c: char| !c.is_ascii_digit()).unwrap_or(label.len());
+    label.get(..end)?.parse().ok()
 }

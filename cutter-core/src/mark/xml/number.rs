@@ -1,5 +1,6 @@
 //! Which number a unit prints, from the text of its number or heading.
 
+use alloc::format;
 use alloc::string::{String, ToString};
 
 use crate::address::check_label;
@@ -51,7 +52,18 @@ pub(super) fn number(
     if source.title {
         return found.filter(|found| rule.kind_by_words || found.kind == rule.kind).map(by_words);
     }
-    if let Some(found) = found.filter(|found| found.label.is_some()) {
+    if let Some(mut found) = found.filter(|found| found.label.is_some()) {
+        // `Art. 5-bis`: designators know suffixes after a blank.
+        let end = found.rest.find(|c: char| !c.is_alphabetic()).unwrap_or(found.rest.len());
+        let (suffix, rest) = found.rest.split_at(end);
+        if let Some(label) = found.label.as_mut().filter(|label| !label.contains(".."))
+            && profile.suffix_words.contains(&fold_case(suffix))
+            && text.contains(&format!("-{suffix}"))
+        {
+            label.push('-');
+            label.push_str(&fold_case(suffix));
+            found.rest = rest;
+        }
         return Some(by_words(found));
     }
     bare(profile, text, before)
@@ -101,8 +113,10 @@ fn bare(profile: &Profile, text: &str, before: Option<Letters>) -> Option<Number
         return checked(label).map(|label| plain(label, ""));
     }
     let value = words.clone().find_map(|word| {
-        let word = word.trim_matches(|c: char| !c.is_alphanumeric());
-        profile.number_words.get(&fold_case(word)).cloned().or_else(|| cjk(word).map(|n| n.to_string()))
+        let number = word.trim_matches(|c: char| !c.is_alphanumeric());
+        let numeral = word.trim_matches(|c: char| cjk(c.encode_utf8(&mut [0; 4])).is_none());
+        let known = profile.number_words.get(&fold_case(number)).cloned();
+        known.or_else(|| cjk(numeral).map(|n| n.to_string()))
     });
     if let Some(value) = value {
         return Some(plain(value, ""));

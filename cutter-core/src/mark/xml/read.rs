@@ -14,6 +14,7 @@ use crate::mark::{Lines, MarkError, Region, Warning, warning};
 use crate::profile::{Profile, XmlRules, XmlSource, XmlUnit};
 
 use super::MAX_XML_DEPTH;
+use super::attribute::{Attribute, has, qualified, repeated};
 use super::text::{attribute_value, decode, push_text};
 
 /// The most text of one number or heading that is read.
@@ -44,21 +45,6 @@ pub(super) struct Found<'p> {
     pub(super) text: String,
     /// From the `<` of the element to the end of its end tag, in the file.
     pub(super) span: Region,
-}
-
-struct Attribute<'a> {
-    prefix: &'a str,
-    local: &'a str,
-    raw: &'a str,
-}
-
-impl Attribute<'_> {
-    fn is(&self, name: &str) -> bool {
-        match name.split_once(':') {
-            Some((prefix, local)) => self.prefix == prefix && self.local == local,
-            None => self.prefix.is_empty() && self.local == name,
-        }
-    }
 }
 
 /// An open element.
@@ -168,10 +154,6 @@ pub(super) fn read<'a, 'p>(
     Ok(reader.read)
 }
 
-fn qualified(prefix: &str, local: &str) -> String {
-    if prefix.is_empty() { local.into() } else { format!("{prefix}:{local}") }
-}
-
 impl<'a, 'p> Reader<'a, 'p> {
     fn wrong(&mut self, at: usize, expected: impl Into<String>, observed: impl Into<String>) -> MarkError {
         MarkError::Xml { line: self.lines.line_of(at), expected: expected.into(), observed: observed.into() }
@@ -230,7 +212,9 @@ impl<'a, 'p> Reader<'a, 'p> {
             let expected = format!("at most {MAX_XML_DEPTH} elements inside each other");
             return Err(self.wrong(start, expected, format!("<{}> one deeper", qualified(prefix, local))));
         }
-        self.unique_attributes(start)?;
+        if let Some(name) = repeated(&self.attributes) {
+            return Err(self.wrong(start, "every attribute of an element once", format!("{name} twice")));
+        }
         let declared = self.declare();
         let namespace = self.namespaces.get(prefix).and_then(|bound| bound.last());
         if namespace.is_none() && !prefix.is_empty() && prefix != "xml" {
@@ -279,24 +263,6 @@ impl<'a, 'p> Reader<'a, 'p> {
             }
         }
         Ok(())
-    }
-
-    fn unique_attributes(&mut self, start: usize) -> Result<(), MarkError> {
-        let names = self.attributes.iter().map(|a| (a.prefix, a.local));
-        let twice = if self.attributes.len() <= 8 {
-            let mut names = names.enumerate();
-            names
-                .find(|(i, name)| self.attributes[..*i].iter().any(|a| (a.prefix, a.local) == *name))
-                .map(|(_, n)| n)
-        } else {
-            let mut sorted: Vec<_> = names.collect();
-            sorted.sort_unstable();
-            sorted.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0])
-        };
-        twice.map_or(Ok(()), |(prefix, local)| {
-            let observed = format!("{} twice", qualified(prefix, local));
-            Err(self.wrong(start, "every attribute of an element once", observed))
-        })
     }
 
     /// Binds the prefixes that the element declares, and says how many.
@@ -405,12 +371,4 @@ impl<'a, 'p> Reader<'a, 'p> {
         }
         Ok(())
     }
-}
-
-/// True where the attributes hold this one, with this value.
-fn has(attributes: &[Attribute<'_>], name: Option<&str>, value: Option<&str>) -> bool {
-    name.is_none_or(|name| {
-        let attribute = attributes.iter().find(|a| a.is(name));
-        attribute.is_some_and(|a| value.is_none_or(|value| attribute_value(a.raw) == value))
-    })
 }

@@ -9,8 +9,8 @@ use crate::profile::{Format, Profile};
 use crate::vocabulary::Vocabulary;
 use alloc::string::ToString;
 use alloc::vec::Vec;
-use proptest::prelude::*;
-use std::time::{Duration, Instant};
+
+mod laws;
 
 const AKN: &str = include_str!("tests/small.akn.xml");
 const USLM: &str = include_str!("tests/small.uslm.xml");
@@ -104,7 +104,7 @@ fn akoma_ntoso() {
     assert_eq!(one.citation_address.as_ref().unwrap().as_str(), "X/art-1");
     let text = &AKN[one.start..one.end];
     assert!(text.starts_with("<article eId") && text.ends_with("</article>\n        "), "{text}");
-    assert_eq!(&AKN[one.body_start..one.body_start + 9], "\n        ".to_string().as_str());
+    assert!(AKN[one.body_start..].starts_with("<authorialNote>"));
     assert_eq!(
         &AKN[one.heading.start..one.heading.end],
         "<num>Article 1.</num><authorialNote><p>9</p></authorialNote>\n          <heading>Definitions &amp; terms</heading>"
@@ -141,7 +141,7 @@ fn uslm() {
     assert_eq!(section.aliases, ["/us/x/tI/s103"]);
     assert_eq!(section.citation_address.as_ref().unwrap().as_str(), "X/sec-103");
     assert_eq!(unit(&marked, "title-2/sec-201..203").section_type, "repealed_placeholder");
-    assert_eq!(marked.gaps, 1, "102 is missing");
+    assert_eq!(marked.gaps, 3, "1 to 101, 101 to 103, 103 to 2000bb-1; 201..203 to 204 is none");
     let deep = mark_as("uslm", USLM, |p| p.xml.as_mut().unwrap().deepest = None).unwrap();
     let below: Vec<&str> = names(&deep).into_iter().filter(|n| n.starts_with("title-1/sec-103/")).collect();
     assert_eq!(
@@ -371,87 +371,4 @@ fn forbidden_addresses_are_told() {
     let prefix = Address::parse("X/annex-1").unwrap();
     let limits = MarkLimits { forbidden_prefixes: alloc::vec![prefix], ..MarkLimits::default() };
     assert_eq!(forbidden(&marked.candidates, &limits).len(), 3);
-}
-
-#[test]
-fn large_documents_take_linear_time() {
-    let article = |i: usize| {
-        format!(
-            "<article eId=\"art_{i}\"><num>Article {i}</num><heading>On {i}</heading><content><p>{}</p></content></article>\n",
-            "words ".repeat(20)
-        )
-    };
-    let many: String = (1..20_000).map(article).collect();
-    let deep = format!("{}x{}", "<i>".repeat(200), "</i>".repeat(200)).repeat(2_000);
-    let attributes: String = (0..100_000).map(|i| format!(" a{i}=\"\"")).collect();
-    let prefixes: String = (0..50_000).map(|i| format!(" xmlns:p{i}=\"u\"")).collect();
-    for (name, text) in [
-        ("many", act(&many)),
-        (
-            "one long",
-            act(&format!("<article><num>1</num><p>{}</p></article>", "word &amp; ".repeat(400_000))),
-        ),
-        ("a long number", act(&format!("<article><num>{}</num></article>", "1<b/>&amp;".repeat(400_000)))),
-        ("deep", act(&deep)),
-        ("attributes", act(&format!("<article{attributes}/>"))),
-        ("prefixes", act(&format!("<p{prefixes}>{}</p>", "<article/>".repeat(20_000)))),
-        ("broken", act(&many).replace("</body>", "")),
-        ("same name", act(&"<article><heading>Same</heading></article>\n".repeat(50_000))),
-    ] {
-        let started = Instant::now();
-        let profile = Profile::built_in("akn").unwrap();
-        let (document_id, limits) = (DocumentId::parse("X").unwrap(), MarkLimits::default());
-        let context = MarkContext { document_id: &document_id, profile: &profile, limits: &limits };
-        let marked = XmlMarker.mark(text.as_bytes(), Region { start: 0, end: text.len() }, &context);
-        assert_eq!(marked.is_ok(), name != "broken");
-        // Room for an unoptimised build on a busy machine; quadratic time takes minutes.
-        assert!(started.elapsed() < Duration::from_secs(20), "{name}: {:?}", started.elapsed());
-    }
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
-    #[test]
-    fn a_changed_byte_is_refused_or_tiled(which in 0..3usize, at in any::<prop::sample::Index>(), byte in any::<u8>()) {
-        let (name, text) = SAMPLES[which];
-        let mut bytes = text.as_bytes().to_vec();
-        let at = at.index(bytes.len());
-        bytes[at] = byte;
-        if let Ok(text) = core::str::from_utf8(&bytes) {
-            let _ = mark_as(name, text, |p| p.xml.as_mut().unwrap().deepest = None);
-        }
-    }
-
-    #[test]
-    fn edits_of_text_and_order_are_tiled(
-        which in 0..3usize,
-        edits in prop::collection::vec((any::<prop::sample::Index>(), 0..6usize, "[ a-zA-Z0-9.é—§()-]{0,12}"), 1..8),
-    ) {
-        let (name, text) = SAMPLES[which];
-        let mut text = text.to_string();
-        for (at, edit, word) in edits {
-            // After the root's start tag every `>` outside comments may be followed by these.
-            let starts: Vec<usize> = text.match_indices('>').map(|(i, _)| i + 1).filter(|&i| i > 200 && i < text.len() - 40).collect();
-            let at = starts[at.index(starts.len())];
-            let insert = match edit {
-                0 => word,
-                1 => format!("<num>{word}</num>"),
-                2 => format!("<section><num>{word}</num></section>"),
-                3 => format!("<ARTICLE><TI.ART>Article {word}</TI.ART></ARTICLE>"),
-                4 => format!("<heading>{word}</heading>"),
-                _ => "\r\n<!-- <section> -->".to_string(),
-            };
-            text.insert_str(at, &insert);
-        }
-        let marked = mark_as(name, &text, |p| p.xml.as_mut().unwrap().deepest = None);
-        let marked = marked.map_err(|e| TestCaseError::fail(e.to_string()))?;
-        prop_assert!(marked.candidates.len() > 8);
-    }
-
-    #[test]
-    fn any_text_is_refused_or_tiled(inside in "[<>/a-z&; \"='\\[\\]!-]{0,60}") {
-        let _ = mark_as("akn", &act(&inside), |_| ());
-        let _ = mark_as("akn", &inside, |_| ());
-        let _ = xml_root(inside.as_bytes());
-    }
 }
