@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::{Address, AddressError, DocumentId};
 use crate::canonical::CanonicalError;
-use crate::profile::{Profile, ProfileId};
+use crate::profile::{Format, Profile, ProfileId};
 
 mod assemble;
 mod blocks;
@@ -30,10 +30,12 @@ mod region;
 mod scan;
 mod sequence;
 mod types;
+pub mod xml;
 
 pub use manifest::ManifestMarker;
 pub use markdown::MarkdownMarker;
 pub use region::body_region;
+pub use xml::XmlMarker;
 
 /// A span of the file, in bytes: `start` is the first byte, `end` the one after the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -212,6 +214,16 @@ pub enum MarkError {
         /// What stands there.
         observed: String,
     },
+    /// XML that is not well formed, nests too deeply, or is not what the profile is for.
+    #[error("XML, line {line}: expected {expected}, observed {observed}")]
+    Xml {
+        /// The line, from 1.
+        line: usize,
+        /// What was expected.
+        expected: String,
+        /// What stands there.
+        observed: String,
+    },
     /// A digest could not be taken.
     #[error(transparent)]
     Canonical(#[from] CanonicalError),
@@ -281,6 +293,15 @@ pub fn check_partition(
         Ok(())
     } else {
         Err(MarkError::Partition { ordinal: count, expected: region.end, observed: at })
+    }
+}
+
+/// The marker of a profile's format.
+#[must_use]
+pub fn marker_for(profile: &Profile) -> &'static dyn Marker {
+    match profile.format {
+        Format::Xml => &XmlMarker,
+        Format::Markdown | Format::Text | Format::Underlined => &MarkdownMarker,
     }
 }
 

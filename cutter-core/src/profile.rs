@@ -16,10 +16,15 @@ use crate::canonical::{CanonicalError, ParseStrictError, digest_of, parse_strict
 use crate::digest::Digest;
 
 mod rules;
+mod xml;
 
 pub use rules::{
     After, BareNumeral, Designator, Detection as DetectionRules, Enumerator, FoldTitles, Format, Nesting,
     NumberSide, Numeral, Paragraphs, PlainHeadings, PublicationRule, RegionRules, SetextRules, TitleRule,
+};
+
+pub use xml::{
+    XML_PROFILES, XmlMatch, XmlPublicationType, XmlRoot, XmlRules, XmlSectionType, XmlSource, XmlUnit,
 };
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
@@ -30,7 +35,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 pub const PROFILE_SCHEMA: u32 = 1;
 
 /// The built-in profiles, by name.
-const BUILT_IN: [(&str, &str); 17] = [
+const BUILT_IN: [(&str, &str); 20] = [
     ("markdown", include_str!("profile/markdown.json")),
     ("de", include_str!("profile/de.json")),
     ("fr", include_str!("profile/fr.json")),
@@ -48,6 +53,9 @@ const BUILT_IN: [(&str, &str); 17] = [
     ("pe", include_str!("profile/pe.json")),
     ("us", include_str!("profile/us.json")),
     ("en", include_str!("profile/en.json")),
+    ("akn", include_str!("profile/akn.json")),
+    ("uslm", include_str!("profile/uslm.json")),
+    ("formex", include_str!("profile/formex.json")),
 ];
 
 /// How one convention is cut. See the fields; `profile/markdown.json` is an example.
@@ -150,6 +158,9 @@ pub struct Profile {
     pub kind_section_types: BTreeMap<String, String>,
     /// The `section_type` by title, the first match wins.
     pub title_section_types: Vec<TitleRule>,
+    /// Which elements are units; for [`Format::Xml`] alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub xml: Option<XmlRules>,
 }
 
 /// Why a profile was refused. Shown to its author.
@@ -297,7 +308,12 @@ impl Profile {
                 return wrong("number_words", "digits or small letters as values", digits);
             }
         }
-        Ok(())
+        match (self.format, &self.xml) {
+            (Format::Xml, None) => wrong("xml", "the rules of an XML format", "none"),
+            (Format::Xml, Some(rules)) => rules.check(),
+            (_, Some(_)) => wrong("xml", "no rules for XML where format is not xml", "some"),
+            (_, None) => Ok(()),
+        }
     }
 }
 
