@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::{Address, AddressError, DocumentId};
 use crate::canonical::CanonicalError;
-use crate::profile::{Profile, ProfileId};
+use crate::profile::{Format, Profile, ProfileId};
 
 mod assemble;
 mod blocks;
@@ -26,14 +26,19 @@ mod nest;
 mod node;
 mod number;
 mod paragraph;
+pub mod plain;
 mod region;
+mod rows;
 mod scan;
 mod sequence;
 mod types;
+pub mod underlined;
 
 pub use manifest::ManifestMarker;
 pub use markdown::MarkdownMarker;
+pub use plain::TextMarker;
 pub use region::body_region;
+pub use underlined::UnderlinedMarker;
 
 /// A span of the file, in bytes: `start` is the first byte, `end` the one after the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -229,6 +234,16 @@ pub trait Marker {
     /// A short text that tells this marker and its inputs from others; part of the
     /// manifest digest.
     fn identity(&self) -> String;
+}
+
+/// The marker of the format that a profile says.
+#[must_use]
+pub fn marker_for(profile: &Profile) -> &'static dyn Marker {
+    match profile.format {
+        Format::Text => &TextMarker,
+        Format::Underlined => &UnderlinedMarker,
+        Format::Markdown | Format::Xml => &MarkdownMarker,
+    }
 }
 
 /// What every marker needs besides the text.

@@ -15,7 +15,7 @@ use crate::canonical::{CanonicalError, Writer};
 use crate::digest::{Digest, Hasher};
 use crate::key::{DerivedKey, UnitKeys};
 use crate::mark::{
-    Duplicate, MarkContext, MarkError, MarkLimits, MarkdownMarker, Marked, Marker, Warning, body_region,
+    Duplicate, MarkContext, MarkError, MarkLimits, Marked, Marker, Warning, body_region, marker_for,
 };
 use crate::profile::{Profile, ProfileId};
 use crate::vocabulary::{UnknownWord, Vocabulary};
@@ -44,7 +44,7 @@ pub struct PlanInput<'a> {
     pub depends_on: &'a [String],
     /// The bounds.
     pub limits: &'a MarkLimits,
-    /// `None` is [`MarkdownMarker`].
+    /// `None` is the marker of the profile's format ([`marker_for`]).
     pub marker: Option<&'a dyn Marker>,
 }
 
@@ -159,7 +159,7 @@ impl CutPlan {
         let region = body_region(input.text, input.profile)?;
         let context =
             MarkContext { document_id: input.document_id, profile: input.profile, limits: input.limits };
-        let marker = input.marker.unwrap_or(&MarkdownMarker);
+        let marker = input.marker.unwrap_or_else(|| marker_for(input.profile));
         let marked = marker.mark(input.text, region, &context)?;
         Self::from_marked(input, marker.identity(), marked)
     }
