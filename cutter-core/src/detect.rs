@@ -16,6 +16,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::mark::Marked;
+use crate::mark::xml::xml_root;
 use crate::profile::{Format, Profile, ProfileError};
 
 mod lines;
@@ -160,18 +161,31 @@ impl Profiles {
     #[must_use]
     pub fn detect(&self, source: &[u8]) -> Detected {
         let text = source.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        if let Some(found) = self.detect_xml(source) {
+            return found;
+        }
         let lines = first_lines(text, MAX_LINES);
         let language = Language::of(text, &self.profiles);
         let mut ranking: Vec<Score> = Vec::new();
         for (i, profile) in self.profiles.iter().enumerate().filter(|(_, p)| p.format != Format::Xml) {
-            let hits = Reader::new(profile).read(&lines);
+            let hits = Reader::new(profile).read(text, &lines);
             let language = language.per_mille(i);
-            ranking.push(score(profile, hits, language));
+            ranking.push(score(profile, i == 0, hits, language));
         }
         // Stable: a tie goes to the profile that comes first.
         ranking.sort_by_key(|score| core::cmp::Reverse(score.score));
         ranking.retain(|score| score.score > 0);
         self.decide(ranking)
+    }
+
+    /// XML says by its root element what it is.
+    fn detect_xml(&self, source: &[u8]) -> Option<Detected> {
+        let (namespace, name) = xml_root(source)?;
+        let fits = |p: &&Profile| p.xml.as_ref().is_some_and(|rules| rules.fits(&namespace, name));
+        let profile = self.profiles.iter().find(fits)?;
+        let evidence = alloc::vec![format!("the root element is {name} of namespace {namespace:?}")];
+        let profile = profile.name.clone();
+        Some(Detected { profile, confidence: Confidence::High, evidence, ranking: Vec::new() })
     }
 
     fn decide(&self, ranking: Vec<Score>) -> Detected {
@@ -222,12 +236,12 @@ impl core::fmt::Display for Score {
     }
 }
 
-fn score(profile: &Profile, hits: Hits, language: u32) -> Score {
+fn score(profile: &Profile, is_fallback: bool, hits: Hits, language: u32) -> Score {
     let Hits { articles, divisions, marks, plain } = hits;
     let counted = 40 * u64::from(articles) + 20 * u64::from(divisions) + 200 * u64::from(marks.min(5));
     // A convention in its own language counts for much more than its signs alone.
     let known = u64::from(language.min(400));
-    let counted = if profile.detection.words.is_empty() && profile.detection.letters.is_empty() {
+    let counted = if is_fallback {
         // The profile for what no convention fits: headings count a little.
         (60 + 20 * u64::from(divisions + articles) + 10 * u64::from(plain)) * 60
     } else if known < 40 && marks == 0 {
