@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use cutter_core::address::DocumentId;
+use cutter_core::detect::Profiles;
 use cutter_core::mark::MarkLimits;
 use cutter_core::plan::{CutPlan, PlanInput};
 use cutter_core::profile::Profile;
@@ -52,9 +53,13 @@ fn table(path: &Path) -> Table {
 }
 
 fn plan(profile: &str, text: &[u8]) -> CutPlan {
+    plan_as("X", profile, text)
+}
+
+fn plan_as(document: &str, profile: &str, text: &[u8]) -> CutPlan {
     let profile = Profile::built_in(profile).unwrap();
     let input = PlanInput {
-        document_id: &DocumentId::parse("X").unwrap(),
+        document_id: &DocumentId::parse(document).unwrap(),
         text,
         profile: &profile,
         vocabulary: &Vocabulary::default(),
@@ -194,4 +199,38 @@ fn articles_are_found_as_readers_found_them() {
 
 fn per_mille(hits: usize, others: usize) -> usize {
     hits * 1000 / (hits + others).max(1)
+}
+
+/// The addresses that the rules give as examples, from the document of that collection.
+#[test]
+fn example_addresses_come_out_as_written() {
+    let Some(corpus) = corpus() else { return };
+    let wanted = [
+        ("de-gesetze/bgb.md", "BGB/book-2/div-3/title-1/subtitle-2/ch-1/art-312e"),
+        ("versions/fr-constitution@2008-02-06.md", "FR-CONST/title-15/art-88-1~2"),
+        ("ee-riigiteataja/22252.md", "EE-VE/ch-2/sec-5/art-15+1"),
+        ("no-lovdata/LOV-1999-05-21-30.md", "NO-MRL/annex-1/sec-1/art-2"),
+        ("cn-laws/刑法.md", "CN-XF/part-2/ch-3/art-120+1"),
+        ("us-constitution/United States Constitution.md", "US-CONST/amend-14/sec-1"),
+        ("ietf/rfc7235.txt", "RFC7235/sec-4.2"),
+        ("ietf/rfc9114.md", "RFC9114/h-introduction"),
+    ];
+    let mut missing = Vec::new();
+    for (file, address) in wanted {
+        let text = std::fs::read(corpus.join(file)).unwrap();
+        let found = Profiles::built_in().unwrap().detect(&text).profile;
+        let (document, _) = address.split_once('/').unwrap();
+        let plan = plan_as(document, &found, &text);
+        if !plan.rows.iter().any(|row| row.canonical_address.as_str() == address) {
+            let tail = address.rsplit('/').next().unwrap();
+            let near: Vec<&str> = plan
+                .rows
+                .iter()
+                .map(|row| row.canonical_address.as_str())
+                .filter(|a| a.ends_with(&format!("/{tail}")))
+                .collect();
+            missing.push(format!("{address}: {near:?}"));
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
