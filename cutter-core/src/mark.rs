@@ -19,10 +19,17 @@ use crate::profile::{Profile, ProfileId};
 mod assemble;
 mod blocks;
 mod designate;
+mod enumerate;
 pub mod manifest;
 pub mod markdown;
+mod nest;
+mod node;
+mod number;
+mod paragraph;
 mod region;
 mod scan;
+mod sequence;
+mod types;
 pub mod xml;
 
 pub use manifest::ManifestMarker;
@@ -287,6 +294,23 @@ pub fn check_partition(
     } else {
         Err(MarkError::Partition { ordinal: count, expected: region.end, observed: at })
     }
+}
+
+/// A line's text as designators are read from it: inline markup and invisible characters
+/// removed, NFC.
+pub(crate) fn plain_line(raw: &str) -> alloc::borrow::Cow<'_, str> {
+    blocks::plain_title(raw)
+}
+
+/// The kind that a line designates by a profile, as a heading or as a line of text.
+pub(crate) fn line_designates<'p>(
+    profile: &'p Profile,
+    plain: &str,
+    heading: bool,
+    short: bool,
+) -> Option<&'p str> {
+    let found = designate::designate(profile, plain)?;
+    (heading || paragraph::designates(profile, &found, short)).then_some(found.kind)
 }
 
 fn region_text(text: &str, region: Region) -> Result<&str, MarkError> {

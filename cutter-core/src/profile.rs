@@ -15,19 +15,46 @@ use crate::address::unit_kind_of;
 use crate::canonical::{CanonicalError, ParseStrictError, digest_of, parse_strict};
 use crate::digest::Digest;
 
+mod rules;
 mod xml;
 
-pub use xml::{
-    XML_PROFILES, XmlMatch, XmlPublicationType, XmlRoot, XmlRules, XmlSectionType, XmlSource, XmlUnit,
+pub use rules::{
+    After, BareNumeral, Designator, Detection as DetectionRules, Enumerator, FoldTitles, Format, Nesting,
+    NumberSide, Numeral, Paragraphs, PlainHeadings, PublicationRule, RegionRules, SetextRules, TitleRule,
 };
+
+pub use xml::{XmlMatch, XmlPublicationType, XmlRoot, XmlRules, XmlSectionType, XmlSource, XmlUnit};
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
 
 /// The schema number that this build reads.
 pub const PROFILE_SCHEMA: u32 = 1;
 
-const MARKDOWN: &str = include_str!("profile/markdown.json");
-const AKN: &str = include_str!("profile/akn.json");
-const USLM: &str = include_str!("profile/uslm.json");
-const FORMEX: &str = include_str!("profile/formex.json");
+/// The built-in profiles, by name.
+const BUILT_IN: [(&str, &str); 20] = [
+    ("markdown", include_str!("profile/markdown.json")),
+    ("de", include_str!("profile/de.json")),
+    ("fr", include_str!("profile/fr.json")),
+    ("cz", include_str!("profile/cz.json")),
+    ("ee", include_str!("profile/ee.json")),
+    ("fi", include_str!("profile/fi.json")),
+    ("no", include_str!("profile/no.json")),
+    ("nl", include_str!("profile/nl.json")),
+    ("vn", include_str!("profile/vn.json")),
+    ("vn-phapdien", include_str!("profile/vn-phapdien.json")),
+    ("cn", include_str!("profile/cn.json")),
+    ("kr", include_str!("profile/kr.json")),
+    ("jp", include_str!("profile/jp.json")),
+    ("uy", include_str!("profile/uy.json")),
+    ("pe", include_str!("profile/pe.json")),
+    ("us", include_str!("profile/us.json")),
+    ("en", include_str!("profile/en.json")),
+    ("akn", include_str!("profile/akn.json")),
+    ("uslm", include_str!("profile/uslm.json")),
+    ("formex", include_str!("profile/formex.json")),
+];
 
 /// How one convention is cut. See the fields; `profile/markdown.json` is an example.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +83,55 @@ pub struct Profile {
     pub nesting: Nesting,
     /// Whether a heading right after a number heading is that one's title.
     pub fold_titles: FoldTitles,
+    /// `##Title` without a blank is a heading too.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub loose_headings: bool,
+    /// A heading that is only a long row of digits is the name of the designator line after it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub id_headings: bool,
+    /// What a heading without a designator ends, for [`Nesting::Rank`].
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub plain_headings: PlainHeadings,
+    /// Designators that stand at the start of a line outside of headings.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paragraphs: Option<Paragraphs>,
+    /// Numbered paragraphs within articles: clauses and points.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub enumerators: Vec<Enumerator>,
+    /// The deepest kind that is cut; what designates deeper kinds stays text, and so do
+    /// plain headings inside. `null` cuts all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deepest: Option<String>,
+    /// Texts before a designator that are not part of it: `(XXXX)`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub noise: Vec<String>,
+    /// What may be glued to a number and says nothing: `1er`, `2º`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ordinal_suffixes: Vec<String>,
+    /// One letter behind a blank belongs to the number: `§ 120 a`, `Article L100-1 A`.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub spaced_letters: bool,
+    /// Letters that may stand before a number and belong to it: `L111-1`, `R*311-1`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub code_letters: String,
+    /// What stands between a number's designator and an inserted number: `之`, `의`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub insert_words: Vec<String>,
+    /// Kinds of headings that begin with a Roman numeral or a letter: `II. Der Bund`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bare_numerals: Vec<BareNumeral>,
+    /// What an article says that is no more in force, lower case: `weggefallen`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub repealed_words: Vec<String>,
+    /// Beginnings of lines that hold a name which the text gives the unit: `r[` of `r[rule.id]`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub alias_marks: Vec<String>,
+    /// The `publication_type` by the document's title, the first match wins.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub publication_titles: Vec<PublicationRule>,
+    /// How a document of this convention is recognised.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub detection: DetectionRules,
     /// Cut only so many levels below the document; deeper headings stay in their parent's
     /// unit. `null` cuts all.
     pub depth: Option<u32>,
@@ -83,134 +159,6 @@ pub struct Profile {
     /// Which elements are units; for [`Format::Xml`] alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xml: Option<XmlRules>,
-}
-
-/// How a text is written. Decides what may be a heading.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Format {
-    /// Markdown, as CommonMark defines its blocks.
-    #[default]
-    Markdown,
-    /// Plain text in pages: headings stand flush left, numbered or between empty lines.
-    Text,
-    /// Titles underlined (and perhaps overlined) with a row of one punctuation mark.
-    Underlined,
-    /// XML: units are elements (Akoma Ntoso, USLM, Formex).
-    Xml,
-}
-
-pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-/// Where the body lies. Lines are compared without white space at their ends.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RegionRules {
-    /// Skip YAML front matter at the very start of the file.
-    pub front_matter: bool,
-    /// The body starts after the first line that equals one of these.
-    pub start_after: Vec<String>,
-    /// The body ends before the first such line after its start.
-    pub end_before: Vec<String>,
-}
-
-/// Which underlined paragraphs are headings. Rulers in forms and tables underline
-/// paragraphs that are none, so sizes are bounded; a heading also needs a letter or digit,
-/// and no line of it may start with `|` or hold a tab or three blanks between words.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SetextRules {
-    /// False: no underlined paragraph is a heading.
-    pub accept: bool,
-    /// The most lines above the underline.
-    pub max_lines: u32,
-    /// The most bytes above the underline.
-    pub max_bytes: u32,
-    /// The shortest underline, in characters.
-    pub min_underline: u32,
-    /// How much longer than the title an underline may be, in bytes.
-    pub max_overhang: u32,
-}
-
-/// What makes a heading the child of another.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Nesting {
-    /// The heading's level.
-    Level,
-    /// The designator's rank; headings without a designator nest by level below the
-    /// designated heading before them.
-    Rank,
-}
-
-/// Whether a heading right after a number heading without text is that one's title.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FoldTitles {
-    /// Never.
-    None,
-    /// At the same level, or alone one level deeper.
-    Same,
-    /// At any level.
-    Any,
-}
-
-/// Words that designate one kind of division.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Designator {
-    /// The kind in addresses, say `art`.
-    pub kind: String,
-    /// The words, lower case: `article`, `art.`, `§`.
-    pub words: Vec<String>,
-    /// How its numbers are written.
-    pub numerals: Vec<Numeral>,
-    /// On which side of the word the number stands.
-    pub number: Vec<NumberSide>,
-    /// The word alone, without a number, is a designator too (`Preamble`, `Annex`).
-    pub alone: bool,
-    /// Lower ranks contain higher ones, for [`Nesting::Rank`].
-    pub rank: u32,
-}
-
-/// How a number is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Numeral {
-    /// `12`, `4.1`, `5a`, full-width digits.
-    Digits,
-    /// `XIV`.
-    Roman,
-    /// One capital letter.
-    Letter,
-    /// A word of `number_words`.
-    Word,
-    /// `一百二十`.
-    Cjk,
-}
-
-/// On which side of the word the number stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum NumberSide {
-    /// `Article 5`.
-    After,
-    /// `First Amendment`, `1. luku`.
-    Before,
-}
-
-/// The `section_type` of units with a certain title.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TitleRule {
-    /// Words, lower case.
-    pub title: String,
-    /// True: the whole title, brackets aside; false: anywhere in it, as whole words.
-    pub whole: bool,
-    /// The `section_type`.
-    pub section_type: String,
 }
 
 /// Why a profile was refused. Shown to its author.
@@ -261,22 +209,30 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The built-in profile of that name: `markdown`, or `akn`, `uslm` and `formex` for XML.
+    /// The built-in profile of that name; see [`Profile::names`].
     ///
     /// # Errors
     /// [`ProfileError`] where there is none of that name.
     pub fn built_in(name: &str) -> Result<Self, ProfileError> {
-        match name {
-            "markdown" => Self::from_json(MARKDOWN.as_bytes()),
-            "akn" => Self::from_json(AKN.as_bytes()),
-            "uslm" => Self::from_json(USLM.as_bytes()),
-            "formex" => Self::from_json(FORMEX.as_bytes()),
-            _ => Err(ProfileError::Value {
+        match BUILT_IN.iter().find(|(built_in, _)| *built_in == name) {
+            Some((_, json)) => Self::from_json(json.as_bytes()),
+            None => Err(ProfileError::Value {
                 field: "name",
-                expected: "a built-in profile: markdown, akn, uslm or formex",
+                expected: "the name of a built-in profile, or a path",
                 observed: name.into(),
             }),
         }
+    }
+
+    /// The names of the built-in profiles.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        BUILT_IN.iter().map(|(name, _)| *name)
+    }
+
+    /// The JSON of the built-in profile of that name, as its author wrote it.
+    #[must_use]
+    pub fn built_in_json(name: &str) -> Option<&'static str> {
+        BUILT_IN.iter().find(|(built_in, _)| *built_in == name).map(|(_, json)| *json)
     }
 
     /// Name, version and digest.
@@ -285,6 +241,16 @@ impl Profile {
     /// Never for a profile that was read: it holds no floats.
     pub fn id(&self) -> Result<ProfileId, CanonicalError> {
         Ok(ProfileId { name: self.name.clone(), version: self.version, digest: digest_of(self)? })
+    }
+
+    /// The rank of a kind: the lowest of its designators and enumerators; the highest there
+    /// is where it has none.
+    #[must_use]
+    pub fn rank_of(&self, kind: &str) -> u32 {
+        let words = self.designators.iter().filter(|d| d.kind == kind).map(|d| d.rank);
+        let bare = self.bare_numerals.iter().filter(|b| b.kind == kind).map(|b| b.rank);
+        let counted = self.enumerators.iter().filter(|e| e.kind == kind).map(|e| e.rank);
+        words.chain(bare).chain(counted).min().unwrap_or(u32::MAX)
     }
 
     fn check(&self) -> Result<(), ProfileError> {
@@ -302,6 +268,13 @@ impl Profile {
         let kinds = self.citation_kinds.iter().chain(&self.decimal_kind);
         if let Some(kind) = kinds.into_iter().find(|kind| unit_kind_of(kind).is_none()) {
             return wrong("citation_kinds or decimal_kind", "an address kind", kind);
+        }
+        let enumerators = self.enumerators.iter().map(|rule| &rule.kind);
+        let bare = self.bare_numerals.iter().map(|rule| &rule.kind);
+        let paragraphs = self.paragraphs.iter().flat_map(|rules| &rules.kinds);
+        let others = enumerators.chain(bare).chain(paragraphs).chain(&self.deepest);
+        if let Some(kind) = others.into_iter().find(|kind| unit_kind_of(kind).is_none()) {
+            return wrong("enumerators, bare_numerals, paragraphs or deepest", "an address kind", kind);
         }
         if let Some(kind) =
             self.kind_section_types.keys().find(|k| *k != "document" && unit_kind_of(k).is_none())
@@ -329,8 +302,8 @@ impl Profile {
             }
         }
         for digits in self.number_words.values() {
-            if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-                return wrong("number_words", "digits as values", digits);
+            if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_lowercase()) {
+                return wrong("number_words", "digits or small letters as values", digits);
             }
         }
         match (self.format, &self.xml) {
@@ -371,8 +344,9 @@ mod tests {
     #[test]
     fn errors_name_the_field() {
         let edit = |from: &str, to: &str| {
-            assert!(MARKDOWN.contains(from), "{from}");
-            Profile::from_json(MARKDOWN.replacen(from, to, 1).as_bytes()).unwrap_err().to_string()
+            let markdown = Profile::built_in_json("markdown").unwrap();
+            assert!(markdown.contains(from), "{from}");
+            Profile::from_json(markdown.replacen(from, to, 1).as_bytes()).unwrap_err().to_string()
         };
         for (from, to, want) in [
             ("\"schema\": 1", "\"schema\": 2", "field schema: expected 1"),

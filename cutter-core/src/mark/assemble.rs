@@ -1,51 +1,25 @@
 //! From titles in order to a partition with addresses: nesting, folding, depth,
 //! duplicates and citation addresses. The rules are those of the addresses (1 to 8).
 
-use alloc::borrow::Cow;
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::address::slug::slug;
 use crate::address::{Address, AddressError, unit_kind_of};
-use crate::profile::{FoldTitles, Nesting};
+use crate::profile::Nesting;
 
-use super::designate::{designate, section_type};
+use super::enumerate::enumerate;
 use super::markdown::push_bounded;
+use super::nest::{Nest, Place};
+use super::node::{Node, Title, fold, join_ids, lone_title, read};
+use super::paragraph::paragraphs;
+use super::sequence::{contain_restarts, gaps, keep_sequence};
+use super::types::{add_line_aliases, is_repealed, publication_type, section_type};
 use super::{
     Candidate, Duplicate, Lines, MarkContext, MarkError, Marked, Region, Warning, check_partition, forbidden,
     warning,
 };
-
-/// A heading with its title read, in bytes of the file.
-pub(super) struct Title<'a> {
-    pub(super) level: u8,
-    pub(super) span: Region,
-    /// Where `raw` starts.
-    pub(super) text_start: usize,
-    pub(super) raw: &'a str,
-    pub(super) plain: Cow<'a, str>,
-}
-
-/// A title with its place in the document's structure.
-struct Node<'a> {
-    title: Title<'a>,
-    kind: &'a str,
-    label: Option<String>,
-    /// The order for nesting: less contains more.
-    order: u64,
-    designated: bool,
-    body_start: usize,
-    /// Where in the plain title the designator ends.
-    rest_at: usize,
-}
-
-impl Node<'_> {
-    fn rest(&self) -> &str {
-        self.title.plain.get(self.rest_at..).unwrap_or_default()
-    }
-}
 
 pub(super) struct Assembler<'a> {
     source: &'a [u8],
@@ -59,15 +33,6 @@ pub(super) struct Assembler<'a> {
     duplicates: Vec<Duplicate>,
     folded: usize,
 }
-
-/// An open division: its order and its unit.
-struct Open {
-    order: u64,
-    unit: Place,
-}
-
-/// What an address lies under: a unit, by its index, or the document (`None`).
-type Place = Option<usize>;
 
 /// Which names are taken under each place. Short names under a known place compare much
 /// faster than whole addresses, of which a document's all begin alike.
@@ -139,9 +104,13 @@ impl<'a> Assembler<'a> {
 
     pub(super) fn assemble(mut self, titles: Vec<Title<'a>>) -> Result<Marked, MarkError> {
         let found = titles.len();
-        let mut nodes = self.read(titles);
-        self.fold(&mut nodes);
-        let named = nodes.iter().filter(|node| node.designated).count();
+        let mut nodes = self.nodes(titles);
+        self.folded = fold(self.source, self.context.profile.fold_titles, &mut nodes);
+        if self.context.profile.nesting == Nesting::Rank {
+            contain_restarts(self.context.profile, &mut nodes);
+        }
+        let nodes = enumerate(self.context.profile, self.text, self.region.start, nodes);
+        let named = nodes.iter().filter(|node| node.rank.is_some()).count();
         self.candidates.reserve_exact(nodes.len() + 1);
         let is_document = lone_title(&nodes);
         let first = nodes.first().map_or(self.region.end, |node| node.title.span.start);
@@ -151,9 +120,7 @@ impl<'a> Assembler<'a> {
             let front = self.name(None, "front", None, self.region.start)?;
             self.push(front, "front", "", Region { start: self.region.start, end: self.region.start }, None);
         }
-        let depth =
-            self.context.profile.depth.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX));
-        let mut open: Vec<Open> = Vec::new();
+        let mut nest = Nest::new(self.context.profile);
         let mut merged = 0usize;
         for (i, node) in nodes.into_iter().enumerate() {
             if i == 0 && is_document {
@@ -162,82 +129,55 @@ impl<'a> Assembler<'a> {
                 self.push(address, "document", node.rest(), node.title.span, Some(node.body_start));
                 continue;
             }
-            while open.last().is_some_and(|parent| parent.order >= node.order) {
-                open.pop();
-            }
-            if open.len() >= depth && !self.candidates.is_empty() {
-                merged += 1;
-                continue;
-            }
-            let base = self.base(open.last().and_then(|parent| parent.unit), &node);
+            let place = match nest.enter(node.rank, node.title.level) {
+                Some(place) => place,
+                None if self.candidates.is_empty() => None,
+                None => {
+                    merged += 1;
+                    continue;
+                }
+            };
+            let base = self.base(place, &node);
             let address = self.name(base, node.kind, node.label.as_deref(), node.title.span.start)?;
-            open.push(Open { order: node.order, unit: Some(self.candidates.len()) });
+            // A preamble or a table of contents holds no division.
+            let holds = !matches!(node.kind, "preamble" | "toc" | "closing" | "front");
+            nest.push(node.rank.filter(|_| holds), node.title.level, self.candidates.len());
             self.push(address, node.kind, node.rest(), node.title.span, Some(node.body_start));
+            if let (Some(alias), Some(unit)) = (node.alias, self.candidates.last_mut()) {
+                unit.aliases.push(alias);
+            }
         }
         self.finish(found, named, merged, is_document)
     }
 
-    /// Reads designators and slugs.
-    fn read(&self, titles: Vec<Title<'a>>) -> Vec<Node<'a>> {
+    /// Headings and the lines of text that designate, in order.
+    fn nodes(&mut self, titles: Vec<Title<'a>>) -> Vec<Node<'a>> {
         let profile = self.context.profile;
-        let read = |title: Title<'a>| {
-            let level = u64::from(title.level);
-            let Some(found) = designate(profile, &title.plain) else {
-                let order = match profile.nesting {
-                    Nesting::Level => level,
-                    // Below every rank, by level among themselves.
-                    Nesting::Rank => (1 << 33) + level,
-                };
-                let label = slug(&title.plain);
-                let body_start = title.span.end;
-                return Node { title, kind: "h", label, order, designated: false, body_start, rest_at: 0 };
-            };
-            let order = match profile.nesting {
-                Nesting::Level => level,
-                Nesting::Rank => u64::from(found.rank),
-            };
-            // The bytes after the designator, where the raw text shows it letter by letter.
-            let consumed = title.plain.len() - found.rest.len();
-            let body_start = if title.raw.as_bytes().starts_with(&title.plain.as_bytes()[..consumed]) {
-                title.text_start + consumed
-            } else {
-                title.span.end
-            };
-            let (kind, label) = (found.kind, found.label);
-            Node { title, kind, label, order, designated: true, body_start, rest_at: consumed }
+        let at = self.region.start;
+        let spans: Vec<(usize, usize)> = if profile.paragraphs.is_some() || profile.loose_headings {
+            titles.iter().map(|t| (t.span.start - at, t.span.end - at)).collect()
+        } else {
+            Vec::new()
         };
-        titles.into_iter().map(read).collect()
-    }
-
-    /// Gives number headings without a title the heading after them as their title.
-    fn fold(&mut self, nodes: &mut Vec<Node<'a>>) {
-        let fold = self.context.profile.fold_titles;
-        if fold == FoldTitles::None {
-            return;
+        let mut nodes = read(profile, titles);
+        let lines = paragraphs(profile, self.text, &spans, at);
+        if lines.is_empty() {
+            return nodes;
         }
-        let levels: Vec<u8> = nodes.iter().map(|node| node.title.level).collect();
-        let next_up = next_at_or_above(&levels);
-        let mut i = 0;
-        nodes.dedup_by(|node, last| {
-            i += 1;
-            let bare = last.designated && last.rest().is_empty() && !node.designated && node.label.is_some();
-            let between = self.source.get(last.title.span.end..node.title.span.start).unwrap_or_default();
-            let follows = bare && between.trim_ascii().is_empty();
-            let (above, below) = (last.title.level, node.title.level);
-            // Alone one level deeper: the next heading that is not inside it is not its sibling.
-            let alone = || {
-                let next = next_up.get(i).copied().flatten().and_then(|next| levels.get(next));
-                below == above + 1 && next.is_none_or(|&next| next <= above)
-            };
-            let folds = follows && (fold == FoldTitles::Any || below == above || alone());
-            if folds {
-                last.title.span.end = node.title.span.end;
-                last.title.plain = core::mem::take(&mut node.title.plain);
-                last.rest_at = node.rest_at;
-                self.folded += 1;
+        nodes.extend(lines);
+        nodes.sort_by_key(|node| node.title.span.start);
+        if profile.id_headings {
+            join_ids(self.source, &mut nodes);
+        }
+        if profile.paragraphs.as_ref().is_some_and(|rules| rules.sequence) {
+            for (start, what) in keep_sequence(&mut nodes, &profile.citation_kinds, profile.rank_of("annex"))
+            {
+                let message = format!("{what} begins a line out of sequence: taken for a reference, not cut");
+                let line = self.lines.line_of(start);
+                push_bounded(&mut self.warnings, warning("reference_not_cut", Some(line), message));
             }
-            folds
-        });
+        }
+        nodes
     }
 
     fn name(
@@ -326,6 +266,14 @@ impl<'a> Assembler<'a> {
         merged: usize,
         is_document: bool,
     ) -> Result<Marked, MarkError> {
+        let (profile, shift) = (self.context.profile, self.region.start);
+        for candidate in &mut self.candidates {
+            let body = self.text.get(candidate.body_start - shift..candidate.end - shift).unwrap_or_default();
+            if is_repealed(profile, body) {
+                candidate.section_type = "repealed_placeholder".into();
+            }
+        }
+        add_line_aliases(profile, self.text, shift, &mut self.candidates);
         cite(&mut self.candidates, &self.context.profile.citation_kinds, &self.names);
         check_partition(self.region, self.candidates.iter().map(|c| (c.start, c.end)))?;
         if self.region.is_empty() {
@@ -336,6 +284,11 @@ impl<'a> Assembler<'a> {
         } else if found == 0 {
             let message = "no heading found: the whole body is one unit";
             push_bounded(&mut self.warnings, warning("no_headings", None, message));
+        }
+        let jumps = gaps(&self.candidates, &self.context.profile.citation_kinds, &mut self.lines);
+        let gaps = u32::try_from(jumps.len()).unwrap_or(u32::MAX);
+        for jump in jumps {
+            push_bounded(&mut self.warnings, jump);
         }
         for duplicate in &self.duplicates {
             let message = format!("{} is taken, cut as {}", duplicate.of, duplicate.address);
@@ -360,33 +313,13 @@ impl<'a> Assembler<'a> {
             forbidden: forbidden(&self.candidates, self.context.limits),
             candidates: self.candidates,
             duplicates: self.duplicates,
-            gaps: 0,
-            publication_type: None,
+            gaps,
+            publication_type: publication_type(self.context.profile, self.source),
             warnings: self.warnings,
             profile,
             why,
         })
     }
-}
-
-/// A lone level-1 title that comes first and designates nothing is the document (rule 7).
-fn lone_title(nodes: &[Node<'_>]) -> bool {
-    let ones = nodes.iter().filter(|node| node.title.level == 1).take(2).count();
-    nodes.first().is_some_and(|n| n.title.level == 1 && ones == 1 && !n.designated && n.label.is_some())
-}
-
-/// For each heading the next one at its level or above, in linear time.
-fn next_at_or_above(levels: &[u8]) -> Vec<Option<usize>> {
-    let mut next = alloc::vec![None; levels.len()];
-    let mut stack: Vec<usize> = Vec::new();
-    for (i, &level) in levels.iter().enumerate() {
-        while let Some(&top) = stack.last().filter(|&&top| levels[top] >= level) {
-            next[top] = Some(i);
-            stack.pop();
-        }
-        stack.push(i);
-    }
-    next
 }
 
 /// Fills in citation addresses where they are unique, among themselves and beside every

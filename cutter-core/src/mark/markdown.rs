@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 
 use crate::profile::SetextRules;
 
-use super::assemble::{Assembler, Title};
+use super::assemble::Assembler;
 use super::blocks::{Heading, parsed_headings, plain_title, title_span};
+use super::node::Title;
 use super::scan::scan_headings;
 use super::{
     Lines, MarkContext, MarkError, Marked, Marker, Region, Warning, check_text, region_text, warning,

@@ -29,9 +29,15 @@ pub fn body_region(source: &[u8], profile: &Profile) -> Result<Region, MarkError
     {
         start = after;
     }
+    let needs = profile.region.end_needs.as_bytes();
+    let begins = |end: usize| {
+        needs.is_empty()
+            || lines(source.get(..end).unwrap_or(source), start).any(|(s, e)| source[s..e].starts_with(needs))
+    };
     if !profile.region.end_before.is_empty()
         && let Some((before, _)) =
             lines(source, start).find(|&(s, e)| is_one_of(&source[s..e], &profile.region.end_before))
+        && begins(before)
     {
         end = before;
     }

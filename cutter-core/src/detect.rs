@@ -1,0 +1,330 @@
+//! Detection: which profile cuts a document, on what evidence, and how sure that is.
+//!
+//! Every profile is asked the same three questions about the beginning of the text: how many
+//! of its lines begin with the profile's designators, how many begin as only this convention
+//! begins them, and how much of the text is in the profile's language. The answers are counts,
+//! the score is their product, and a tie goes to the profile that comes first, so the same
+//! bytes give the same profile on every machine. Low confidence is said, never hidden: the
+//! approver sees it at SG1.
+
+use alloc::borrow::Cow;
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::mark::Marked;
+use crate::mark::xml::xml_root;
+use crate::profile::{Format, Profile, ProfileError};
+
+mod lines;
+mod tally;
+
+use self::lines::{Line, first_lines};
+use self::tally::{Hits, Reader};
+
+/// So many lines that may designate are read, so that detection costs little on large texts.
+const MAX_LINES: usize = 1500;
+/// So many bytes of text are read for the language.
+const MAX_LANGUAGE_BYTES: usize = 24 << 10;
+
+/// The profiles that a document is held against.
+#[derive(Debug, Clone)]
+pub struct Profiles {
+    profiles: Vec<Profile>,
+}
+
+/// How sure a detection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// The evidence is of one convention.
+    High,
+    /// Little evidence, or of two conventions: look at the plan before you approve it.
+    Low,
+}
+
+impl Confidence {
+    /// `high` or `low`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Low => "low",
+        }
+    }
+}
+
+/// What was counted for one profile.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Score {
+    /// The profile's name.
+    pub profile: String,
+    /// More is likelier. Of no unit.
+    pub score: u64,
+    /// Lines that begin with an article's designator.
+    pub articles: u32,
+    /// Lines that begin with a division's designator.
+    pub divisions: u32,
+    /// Lines that only this convention has.
+    pub marks: u32,
+    /// Headings that designate nothing.
+    pub headings: u32,
+    /// Per mille of the text's words or letters that are frequent in the language.
+    pub language: u32,
+}
+
+/// What was detected, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Detected {
+    /// The profile's name.
+    pub profile: String,
+    /// How sure.
+    pub confidence: Confidence,
+    /// In short sentences, for people.
+    pub evidence: Vec<String>,
+    /// All profiles that have any evidence, the likeliest first.
+    pub ranking: Vec<Score>,
+}
+
+impl Detected {
+    /// The likeliest profile that was not chosen.
+    #[must_use]
+    pub fn runner_up(&self) -> Option<&str> {
+        self.ranking.iter().map(|score| score.profile.as_str()).find(|name| *name != self.profile)
+    }
+}
+
+/// What a cut with a profile would cost: the numbers to compare two profiles by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cost {
+    /// Units.
+    pub units: usize,
+    /// Addresses that got `~n`.
+    pub duplicates: usize,
+    /// Units with nothing after their designator or heading.
+    pub empty: usize,
+    /// The bytes of the largest unit.
+    pub largest: usize,
+    /// Numbers that are missing where they were due.
+    pub gaps: u32,
+}
+
+impl Cost {
+    /// Of what a marker found in `source`.
+    #[must_use]
+    pub fn of(marked: &Marked, source: &[u8]) -> Self {
+        let is_empty =
+            |start: usize, end: usize| source.get(start..end).is_none_or(|body| body.trim_ascii().is_empty());
+        Self {
+            units: marked.candidates.len(),
+            duplicates: marked.duplicates.len(),
+            empty: marked.candidates.iter().filter(|c| is_empty(c.body_start, c.end)).count(),
+            largest: marked.candidates.iter().map(|c| c.end - c.start).max().unwrap_or(0),
+            gaps: marked.gaps,
+        }
+    }
+}
+
+impl Profiles {
+    /// The built-in profiles.
+    ///
+    /// # Errors
+    /// [`ProfileError`] where one of them does not read, which the tests exclude.
+    pub fn built_in() -> Result<Self, ProfileError> {
+        let profiles = Profile::names().map(Profile::built_in).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self { profiles })
+    }
+
+    /// Profiles of one's own. The first one cuts what nothing else fits.
+    #[must_use]
+    pub const fn new(profiles: Vec<Profile>) -> Self {
+        Self { profiles }
+    }
+
+    /// The profile of that name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Profile> {
+        self.profiles.iter().find(|profile| profile.name == name)
+    }
+
+    /// All of them, in order.
+    #[must_use]
+    pub fn all(&self) -> &[Profile] {
+        &self.profiles
+    }
+
+    /// The profile that cuts `source`, on what evidence. Linear, and bounded for large texts;
+    /// text that is not UTF-8 is read up to its first wrong byte.
+    #[must_use]
+    pub fn detect(&self, source: &[u8]) -> Detected {
+        if let Some(detected) = self.by_root(source) {
+            return detected;
+        }
+        let text = source.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        let lines = first_lines(text, MAX_LINES);
+        let language = Language::of(text, &self.profiles);
+        let mut ranking: Vec<Score> = Vec::new();
+        for (i, profile) in self.profiles.iter().enumerate().filter(|(_, p)| p.format != Format::Xml) {
+            let hits = Reader::new(profile).read(&lines);
+            let language = language.per_mille(i);
+            ranking.push(score(profile, hits, language));
+        }
+        // Stable: a tie goes to the profile that comes first.
+        ranking.sort_by_key(|score| core::cmp::Reverse(score.score));
+        ranking.retain(|score| score.score > 0);
+        self.decide(ranking)
+    }
+
+    /// An XML document says by its root element which format it is in.
+    fn by_root(&self, source: &[u8]) -> Option<Detected> {
+        let (namespace, name) = xml_root(source)?;
+        let fits =
+            |profile: &&Profile| profile.xml.as_ref().is_some_and(|rules| rules.fits(&namespace, name));
+        let profile = self.profiles.iter().find(fits)?.name.clone();
+        let place =
+            if namespace.is_empty() { "no namespace".into() } else { format!("the namespace {namespace}") };
+        let evidence = alloc::vec![format!("the root element is {name} in {place}")];
+        Some(Detected { profile, confidence: Confidence::High, evidence, ranking: Vec::new() })
+    }
+
+    fn decide(&self, ranking: Vec<Score>) -> Detected {
+        let fallback = self.profiles.first().map_or("", |profile| profile.name.as_str());
+        let Some(best) = ranking.first() else {
+            let evidence = alloc::vec![format!("no profile has any evidence: {fallback} is for plain texts")];
+            return Detected { profile: fallback.into(), confidence: Confidence::Low, evidence, ranking };
+        };
+        let profile = best.profile.clone();
+        let mut evidence = alloc::vec![best.to_string()];
+        let rival = ranking.iter().skip(1).find(|other| !self.is_related(&profile, &other.profile));
+        let mut confidence = Confidence::High;
+        if let Some(rival) = rival {
+            evidence.push(format!("next: {rival}"));
+            if rival.score.saturating_mul(2) > best.score {
+                confidence = Confidence::Low;
+                evidence.push(format!("{} is nearly as likely", rival.profile));
+            }
+        }
+        if profile == fallback && best.articles + best.divisions + best.headings <= 1 {
+            confidence = Confidence::Low;
+            evidence.push("the text has next to no headings".to_string());
+        }
+        if profile != fallback && best.articles == 0 && best.marks == 0 {
+            confidence = Confidence::Low;
+            evidence.push("no line begins with an article: chosen by the language alone".to_string());
+        }
+        Detected { profile, confidence, evidence, ranking }
+    }
+
+    /// Profiles of one language cut alike where both fit; only others are rivals.
+    fn is_related(&self, one: &str, other: &str) -> bool {
+        match (self.get(one), self.get(other)) {
+            (Some(one), Some(other)) => one.languages.first() == other.languages.first(),
+            _ => false,
+        }
+    }
+}
+
+impl core::fmt::Display for Score {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { profile, articles, divisions, marks, language, .. } = self;
+        write!(
+            f,
+            "{profile}: {articles} lines begin with an article, {divisions} with a division, {marks} as only \
+             this convention begins them; {language} per mille of the words are its language's"
+        )
+    }
+}
+
+fn score(profile: &Profile, hits: Hits, language: u32) -> Score {
+    let Hits { articles, divisions, marks, plain } = hits;
+    let counted = 40 * u64::from(articles) + 20 * u64::from(divisions) + 200 * u64::from(marks.min(5));
+    // A convention in its own language counts for much more than its signs alone.
+    let known = u64::from(language.min(400));
+    let counted = if profile.detection.words.is_empty() && profile.detection.letters.is_empty() {
+        // The profile for what no convention fits: headings count a little.
+        (60 + 20 * u64::from(divisions + articles) + 10 * u64::from(plain)) * 60
+    } else if known < 40 && marks == 0 {
+        0
+    } else {
+        (10 + counted) * known
+    };
+    let name = profile.name.clone();
+    Score { profile: name, score: counted, articles, divisions, marks, headings: plain, language }
+}
+
+/// How much of a text is in which profile's language.
+struct Language {
+    words: u32,
+    letters: u32,
+    /// By profile: frequent words, frequent letters.
+    hits: Vec<(u32, u32)>,
+}
+
+impl Language {
+    fn of(text: &str, profiles: &[Profile]) -> Self {
+        let mut by_word: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        let mut by_letter: BTreeMap<char, Vec<usize>> = BTreeMap::new();
+        for (i, profile) in profiles.iter().enumerate() {
+            for word in &profile.detection.words {
+                by_word.entry(word).or_default().push(i);
+            }
+            for letter in profile.detection.letters.chars() {
+                by_letter.entry(letter).or_default().push(i);
+            }
+        }
+        let mut found = Self { words: 0, letters: 0, hits: alloc::vec![(0, 0); profiles.len()] };
+        for sample in samples(text) {
+            for word in sample.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()) {
+                found.words += 1;
+                let lower = if word.bytes().all(|b| b.is_ascii_lowercase()) {
+                    Cow::Borrowed(word)
+                } else {
+                    Cow::Owned(word.to_lowercase())
+                };
+                for &i in by_word.get(lower.as_ref()).into_iter().flatten() {
+                    found.hits[i].0 += 1;
+                }
+                for c in lower.chars() {
+                    found.letters += 1;
+                    if !c.is_ascii() {
+                        for &i in by_letter.get(&c).into_iter().flatten() {
+                            found.hits[i].1 += 1;
+                        }
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    fn per_mille(&self, profile: usize) -> u32 {
+        let (words, letters) = self.hits.get(profile).copied().unwrap_or_default();
+        words * 1000 / self.words.max(1) + letters * 1000 / self.letters.max(1)
+    }
+}
+
+/// Pieces of the text from its beginning, middle and end, together at most so many bytes.
+fn samples(text: &str) -> Vec<&str> {
+    const PIECES: usize = 6;
+    if text.len() <= MAX_LANGUAGE_BYTES {
+        return alloc::vec![text];
+    }
+    let size = MAX_LANGUAGE_BYTES / PIECES;
+    let step = text.len() / PIECES;
+    let boundary = |mut at: usize| {
+        while !text.is_char_boundary(at) {
+            at -= 1;
+        }
+        at
+    };
+    (0..PIECES).map(|i| &text[boundary(i * step)..boundary(i * step + size)]).collect()
+}
+
+/// A line as every profile reads it.
+type Plain<'t> = Cow<'t, str>;
+
+#[cfg(test)]
+mod tests;
