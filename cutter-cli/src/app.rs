@@ -18,6 +18,7 @@ Start here:
   demo          The whole story on a private database, narrated, in a minute
   init          Make home folder, private database, keys and cutter.toml
   plan          Show the units that a cut would make; no database
+  diff          What a new version of a document changes, unit by unit
   doctor        What is installed, reachable, granted, pinned; each finding with its fix
 
 Cut:
@@ -110,6 +111,7 @@ enum Command {
     Demo(commands::demo::DemoArgs),
     Init(commands::init::InitArgs),
     Plan(commands::plan::PlanArgs),
+    Diff(commands::diff::DiffArgs),
     Doctor(commands::doctor::DoctorArgs),
     Source(commands::source::SourceArgs),
     Orchestrate(commands::orchestrate::OrchestrateArgs),
@@ -181,6 +183,7 @@ fn dispatch(cx: &Context, command: Command) -> Outcome {
         Command::Demo(args) => commands::demo::run(cx, &args),
         Command::Init(args) => commands::init::run(cx, &args),
         Command::Plan(args) => commands::plan::run(cx, &args),
+        Command::Diff(args) => commands::diff::run(cx, &args),
         Command::Doctor(args) => commands::doctor::run(cx, &args),
         Command::Source(args) => commands::source::run(cx, &args),
         Command::Orchestrate(args) => commands::orchestrate::run(cx, args),

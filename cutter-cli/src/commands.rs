@@ -5,6 +5,7 @@ pub(crate) mod backup;
 pub(crate) mod completions;
 pub(crate) mod db;
 pub(crate) mod demo;
+pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod graph;
 pub(crate) mod init;

@@ -12,6 +12,7 @@ pub mod address;
 pub mod approval;
 pub mod attestation;
 pub mod canonical;
+pub mod compare;
 pub mod detect;
 pub mod digest;
 pub mod drift;

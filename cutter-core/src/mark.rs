@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::{Address, AddressError, DocumentId};
 use crate::canonical::CanonicalError;
-use crate::profile::{Profile, ProfileId};
+use crate::profile::{Format, Profile, ProfileId};
 
 mod assemble;
 mod blocks;
@@ -293,6 +293,15 @@ pub fn check_partition(
         Ok(())
     } else {
         Err(MarkError::Partition { ordinal: count, expected: region.end, observed: at })
+    }
+}
+
+/// The marker of a profile's format.
+#[must_use]
+pub fn marker_for(profile: &Profile) -> &'static dyn Marker {
+    match profile.format {
+        Format::Xml => &XmlMarker,
+        Format::Markdown | Format::Text | Format::Underlined => &MarkdownMarker,
     }
 }
 

@@ -15,10 +15,9 @@ use crate::canonical::{CanonicalError, Writer};
 use crate::digest::{Digest, Hasher};
 use crate::key::{DerivedKey, UnitKeys};
 use crate::mark::{
-    Duplicate, MarkContext, MarkError, MarkLimits, MarkdownMarker, Marked, Marker, Warning, XmlMarker,
-    body_region,
+    Duplicate, MarkContext, MarkError, MarkLimits, Marked, Marker, Warning, body_region, marker_for,
 };
-use crate::profile::{Format, Profile, ProfileId};
+use crate::profile::{Profile, ProfileId};
 use crate::vocabulary::{UnknownWord, Vocabulary};
 
 mod tree;
@@ -160,7 +159,7 @@ impl CutPlan {
         let region = body_region(input.text, input.profile)?;
         let context =
             MarkContext { document_id: input.document_id, profile: input.profile, limits: input.limits };
-        let marker = input.marker.unwrap_or_else(|| marker_of(input.profile.format));
+        let marker = input.marker.unwrap_or_else(|| marker_for(input.profile));
         let marked = marker.mark(input.text, region, &context)?;
         Self::from_marked(input, marker.identity(), marked)
     }
@@ -288,14 +287,6 @@ impl CutPlan {
         vocabulary.write(&mut w);
         w.end_object();
         Ok(w.finish())
-    }
-}
-
-/// Who cuts texts of a format.
-fn marker_of(format: Format) -> &'static dyn Marker {
-    match format {
-        Format::Xml => &XmlMarker,
-        _ => &MarkdownMarker,
     }
 }
 

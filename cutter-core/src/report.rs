@@ -16,10 +16,12 @@ mod request;
 mod stop;
 mod text;
 mod tree;
+mod version;
 
 pub use phase::{FinalSections, PhaseReport, render_phase};
-pub use request::{BackupLine, RequestReport, UnitLine, VersionDiff, asks_of_document, render_request};
+pub use request::{BackupLine, RequestReport, UnitLine, asks_of_document, render_request};
 pub use stop::{StopReport, render_stop};
+pub use version::VersionDiff;
 
 /// Version of the renderer, kept with what it rendered.
 pub const RENDERER_VERSION: u32 = 1;

@@ -227,12 +227,12 @@ WITH cut AS (
 )
 SELECT u.unit_id, u.change_set_id, cut.version_no, u.ordinal, u.canonical_address, u.citation_address,
     u.unit_kind, u.section_type, u.lifecycle_status, a.start_byte, a.end_byte, v.content_hash,
-    u.idempotency_key, CASE WHEN $6 THEN v.content END AS content
+    v.body_hash, u.idempotency_key, CASE WHEN $6 THEN v.content END AS content
 FROM cut
 JOIN iu_core.information_unit u ON u.change_set_id = cut.change_set_id AND u.ordinal > $4
 JOIN iu_core.unit_anchor a ON a.unit_id = u.unit_id
 CROSS JOIN LATERAL (
-    SELECT w.content_hash, w.content FROM iu_core.unit_version w
+    SELECT w.content_hash, w.body_hash, w.content FROM iu_core.unit_version w
     WHERE w.unit_id = u.unit_id ORDER BY w.version_seq DESC LIMIT 1
 ) v
 WHERE u.lifecycle_status <> 'voided'
@@ -262,6 +262,7 @@ fn units(client: &mut Client, query: &UnitQuery) -> Result<Vec<UnitRow>, PgError
                 start: unsigned(row, "start_byte")?,
                 end: unsigned(row, "end_byte")?,
                 content_hash: parsed(row, "content_hash")?,
+                body_hash: parsed(row, "body_hash")?,
                 idempotency_key: parsed(row, "idempotency_key")?,
                 content: get(row, "content")?,
             })

@@ -174,7 +174,7 @@ fn count_within(cx: &Context, args: &PlanArgs, plan: &CutPlan) -> Result<(), Fai
     ))
 }
 
-fn document_id(given: Option<&str>, file: &Path) -> Result<DocumentId, Failure> {
+pub(crate) fn document_id(given: Option<&str>, file: &Path) -> Result<DocumentId, Failure> {
     match given {
         Some(text) => DocumentId::parse(text).map_err(|e| Failure::usage(format!("--document-id: {e}"))),
         None => document_id_of_file_name(&file.file_name().unwrap_or_default().to_string_lossy())
@@ -182,7 +182,7 @@ fn document_id(given: Option<&str>, file: &Path) -> Result<DocumentId, Failure> 
     }
 }
 
-fn mark_limits(cut: &CutOptions, max_bytes: u64) -> Result<MarkLimits, Failure> {
+pub(crate) fn mark_limits(cut: &CutOptions, max_bytes: u64) -> Result<MarkLimits, Failure> {
     let prefix = |text: &String| Address::parse(text).map_err(|e| Failure::usage(format!("--forbid: {e}")));
     Ok(MarkLimits {
         max_candidates: u32::try_from(cut.max_candidates.unwrap_or(limits::MAX_CANDIDATES_PER_DOC))

@@ -15,6 +15,7 @@ use super::cut_phases::commit_if_ok;
 use super::perform::{Act, Performance};
 use super::run::{Halt, Run, payload_digest};
 use crate::approval::{Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, field};
+use crate::compare::{Comparison, UnitFact};
 use crate::drift;
 use crate::gate::lifecycle_request;
 use crate::intent::Intent;
@@ -155,32 +156,24 @@ impl Run<'_> {
         stops.flat_map(|s| s.detail.iter().map(|d| format!("acknowledged after stop {}: {d}", s.n))).collect()
     }
 
-    /// What changes against the version that stands now, if one does (D24).
+    /// What changes against the version that stands now, if one does (D24): its units with their
+    /// texts, so that what was only numbered anew is told from what was changed.
     async fn version_diff(&mut self) -> Result<Option<VersionDiff>, Halt> {
         let query = UnitQuery {
             document_id: self.sidecar.document_id.clone(),
             limit: u64::from(u32::MAX),
+            with_content: true,
             ..UnitQuery::default()
         };
         let standing = self.ports.reader.units(&query).await.map_err(|e| self.halt(e))?;
         let own = self.sidecar.pin_uuid("change_set_id").ok();
         let standing: Vec<_> = standing.into_iter().filter(|u| Some(u.change_set_id) != own).collect();
         let Some(against_version) = standing.first().map(|u| u.version_no) else { return Ok(None) };
-        let plan = self.plan().await?;
-        let old: BTreeMap<&str, _> =
-            standing.iter().map(|u| (u.canonical_address.as_str(), u.content_hash)).collect();
-        let new: BTreeMap<&str, _> =
-            plan.rows.iter().map(|r| (r.canonical_address.as_str(), r.content_hash)).collect();
-        let only = |a: &BTreeMap<&str, crate::digest::Digest>, b: &BTreeMap<&str, crate::digest::Digest>| {
-            a.keys().filter(|k| !b.contains_key(*k)).map(|k| (*k).to_owned()).collect()
-        };
-        let changed = new.iter().filter(|(k, v)| old.get(*k).is_some_and(|o| o != *v));
-        Ok(Some(VersionDiff {
-            against_version,
-            changed: changed.map(|(k, _)| (*k).to_owned()).collect(),
-            added: only(&new, &old),
-            removed: only(&old, &new),
-        }))
+        self.plan().await?;
+        let Some(plan) = &self.plan else { return Ok(None) };
+        let old: Vec<UnitFact<'_>> = standing.iter().map(UnitFact::of_stored).collect();
+        let new = UnitFact::of_plan(plan, &self.text);
+        Ok(Some(VersionDiff::of(against_version, &Comparison::between(&old, &new))))
     }
 
     /// Publishes the request and parks the run: one write.

@@ -147,6 +147,7 @@ fn units(tables: &Tables, query: &UnitQuery) -> Vec<UnitRow> {
             start: u.start,
             end: u.end,
             content_hash: u.content_hash,
+            body_hash: u.body_hash,
             idempotency_key: u.idempotency_key,
             content: query.with_content.then(|| u.content.to_vec()),
         })

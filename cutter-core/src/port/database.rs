@@ -223,6 +223,8 @@ pub struct UnitRow {
     pub end: u64,
     /// sha256 of the unit's bytes.
     pub content_hash: Digest,
+    /// sha256 of the bytes after its designator.
+    pub body_hash: Digest,
     /// The unit's key (spec 2 §4).
     pub idempotency_key: Digest,
     /// The bytes, if asked for.

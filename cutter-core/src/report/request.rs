@@ -13,7 +13,8 @@ use jiff::Timestamp;
 
 use super::phase::{checks, gate_line};
 use super::text::{bullets, bytes, code, one_line, prose, scalar, table, yaml};
-use super::{ReportError, fitted, tree};
+use super::version::VersionDiff;
+use super::{ReportError, fitted, tree, version};
 use crate::approval::{
     self, ApprovalPolicy, Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, STOP_RESUME, SignaturePolicy, VOID,
     allows, field,
@@ -51,19 +52,6 @@ pub struct BackupLine {
     pub fingerprint: String,
     /// `document` or `database`.
     pub scope: String,
-}
-
-/// What differs from the version that was cut before (D24).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct VersionDiff {
-    /// The version before.
-    pub against_version: i32,
-    /// Addresses that are new.
-    pub added: Vec<String>,
-    /// Addresses that are gone.
-    pub removed: Vec<String>,
-    /// Addresses whose text changed.
-    pub changed: Vec<String>,
 }
 
 /// Everything that a request shows.
@@ -115,19 +103,24 @@ const SETTINGS_MAX: usize = 16;
 const EVIDENCE_MAX: usize = 10;
 const KINDS_MAX: usize = 8;
 
-/// Renders a request: at most 250 lines, deterministic. The list of units takes the lines that the
-/// rest leaves; what is left out is counted, with the command that shows it.
+/// Renders a request: at most 250 lines, deterministic. What differs from the version before and the
+/// list of units share the lines that the rest leaves; what is left out is counted, with the command
+/// that shows it.
 ///
 /// # Errors
 /// [`ReportError`] if it would show a secret or another run, or is too long even when cut.
 pub fn render_request(report: &RequestReport) -> Result<String, ReportError> {
     fitted(&report.run_id, |cell| {
-        let fixed = render(report, 0, cell).lines().count();
-        render(report, REPORT_MAX_LINES.saturating_sub(fixed + 1), cell)
+        let fixed = render(report, 0, 0, cell).lines().count();
+        let left = REPORT_MAX_LINES.saturating_sub(fixed + 1);
+        let differing = report.version_diff.as_ref().map_or(0, |diff| diff.lines.len());
+        // with an earlier version, what differs is read before what there is
+        let diff_lines = differing.min(left / 2);
+        render(report, left - diff_lines, diff_lines, cell)
     })
 }
 
-fn render(report: &RequestReport, tree_lines: usize, cell: usize) -> String {
+fn render(report: &RequestReport, tree_lines: usize, diff_lines: usize, cell: usize) -> String {
     let ask = &report.ask;
     let cut = ask.approval_type != LIFECYCLE_ENACTMENT;
     let run_id = one_line(&report.run_id);
@@ -161,7 +154,7 @@ fn render(report: &RequestReport, tree_lines: usize, cell: usize) -> String {
     out.push_str(&format!("\nWarnings: {}.\n\n", report.warnings.len()));
     out.push_str(&bullets(&report.warnings, LISTED_MAX, cell));
     if let Some(diff) = &report.version_diff {
-        out.push_str(&version_diff(diff, cell));
+        out.push_str(&version::render(diff, &one_line(&report.document_id), diff_lines, cell));
     }
     out.push_str("\n## 4. Safety net\n\n");
     out.push_str(&backup(report, cell));
@@ -242,25 +235,6 @@ fn units(report: &RequestReport, cut: bool, tree_lines: usize, cell: usize) -> S
         format!("{} of them are not listed.", shown.left_out)
     };
     out + &format!("{left_out} {} shows all with their hashes; {why}.\n", code(&command, 300))
-}
-
-fn version_diff(diff: &VersionDiff, cell: usize) -> String {
-    let mut out = format!(
-        "\nAgainst version {}: {} added, {} removed, {} changed.\n\n",
-        diff.against_version,
-        diff.added.len(),
-        diff.removed.len(),
-        diff.changed.len()
-    );
-    for (word, list) in [("added", &diff.added), ("removed", &diff.removed), ("changed", &diff.changed)] {
-        let shown: Vec<String> = list.iter().take(LISTED_MAX).map(|a| code(a, cell.min(120))).collect();
-        let more = list.len().saturating_sub(shown.len());
-        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-        if !shown.is_empty() {
-            out.push_str(&format!("- {word}: {}{more}\n", shown.join(", ")));
-        }
-    }
-    out
 }
 
 fn backup(report: &RequestReport, cell: usize) -> String {

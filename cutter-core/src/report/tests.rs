@@ -11,6 +11,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::*;
 use crate::approval::{ApprovalText, Ask, field, render_approval};
+use crate::compare::{Class, Comparison, OutlineLine, UnitFact};
 use crate::digest::Digest;
 use crate::gate::authorization::AuthorizationFacts;
 use crate::gate::{Check, GateReport, grant_probe, mark};
@@ -47,6 +48,27 @@ fn ask(kind: &str, gate: GateId, fields: &[&str]) -> Ask {
     ask
 }
 
+/// A version with one chapter and one article, and the next with a second article of that number.
+fn version_diff() -> VersionDiff {
+    let fact = |address: &'static str, text: &'static str| UnitFact {
+        address,
+        citation_address: None,
+        unit_kind: "article",
+        start: 0,
+        end: text.len() as u64,
+        content_hash: Digest::of(text.as_bytes()),
+        body_hash: Digest::of(text.as_bytes()),
+        text: Some(text.as_bytes()),
+    };
+    let old = [fact("ICX-CONST/ch-1", "Chapter"), fact("ICX-CONST/ch-1/art-1", "Nobody is above the law.")];
+    let new = [
+        old[0],
+        fact("ICX-CONST/ch-1/art-1", "Nobody is above or below the law."),
+        fact("ICX-CONST/ch-1/art-1~2", "Again."),
+    ];
+    VersionDiff::of(1, &Comparison::between(&old, &new))
+}
+
 fn cut_request() -> RequestReport {
     use field::*;
     let fields = [
@@ -81,12 +103,7 @@ fn cut_request() -> RequestReport {
         ],
         duplicates: vec!["ICX-CONST/ch-1/art-1 stands there 2 times".into()],
         warnings: Vec::new(),
-        version_diff: Some(VersionDiff {
-            against_version: 1,
-            added: vec!["ICX-CONST/ch-1/art-1~2".into()],
-            removed: Vec::new(),
-            changed: Vec::new(),
-        }),
+        version_diff: Some(version_diff()),
         content_rows: 0,
         backup: Some(BackupLine {
             name: "pre_write.1.gpg".into(),
@@ -361,10 +378,11 @@ proptest! {
             duplicates: many().map(pick).collect(),
             warnings: many().map(pick).collect(),
             version_diff: Some(VersionDiff {
-                against_version: 1,
-                added: many().map(pick).collect(),
-                removed: many().map(pick).collect(),
-                changed: many().map(pick).collect(),
+                lines: many().map(|i| OutlineLine {
+                    class: (i % 3 > 0).then_some(Class::ALL[i % 7]), depth: i % 20, branch: pick(i), name: pick(i + 1), note: pick(i + 2),
+                }).collect(),
+                more: n,
+                ..version_diff()
             }),
             grants: Some(GateReport::new(GateId::GrantProbe, many().map(|i| Check::truth(&pick(i), i % 2 == 0)).collect())),
             pins: many().map(|i| (pick(i), pick(i + 1))).collect(),

@@ -206,6 +206,7 @@ pub(super) async fn units_are_listed_by_ordinal_in_pages(db: &DatabaseUnderTest)
             start: u.start,
             end: u.end,
             content_hash: u.content_hash,
+            body_hash: u.body_hash,
             idempotency_key: u.idempotency_key,
             content: Some(u.content),
         })

@@ -1,0 +1,162 @@
+//! Where the two versions come from: a file that is planned, or units that are stored.
+
+use std::path::Path;
+
+use cutter_core::address::DocumentId;
+use cutter_core::compare::UnitFact;
+use cutter_core::limits;
+use cutter_core::plan::{CutPlan, PlanInput};
+use cutter_core::port::database::{Reader as _, UnitQuery, UnitRow};
+use cutter_core::vocabulary::Vocabulary;
+use futures_executor::block_on;
+use serde_json::{Value, json};
+
+use super::DiffArgs;
+use crate::app::Context;
+use crate::commands::{plan, unit};
+use crate::failure::Failure;
+use crate::wire;
+
+const STORED: &str = "db:";
+
+/// One version, loaded.
+pub(super) struct Version {
+    /// What the operator called it, and what it is.
+    pub(super) label: String,
+    /// The document.
+    pub(super) document_id: String,
+    from: From,
+}
+
+enum From {
+    File { path: String, text: Vec<u8>, plan: Box<CutPlan> },
+    Stored { units: Vec<UnitRow>, version_no: i32 },
+}
+
+impl Version {
+    pub(super) fn units(&self) -> Vec<UnitFact<'_>> {
+        match &self.from {
+            From::File { text, plan, .. } => UnitFact::of_plan(plan, text),
+            From::Stored { units, .. } => units.iter().map(UnitFact::of_stored).collect(),
+        }
+    }
+
+    /// Whether both are files whose bytes differ.
+    pub(super) fn differs_outside(&self, other: &Self) -> bool {
+        match (&self.from, &other.from) {
+            (From::File { text: a, .. }, From::File { text: b, .. }) => a != b,
+            _ => false,
+        }
+    }
+
+    pub(super) fn machine(&self) -> Value {
+        match &self.from {
+            From::File { path, plan, .. } => json!({
+                "path": path,
+                "sha256": plan.document.sha256.to_hex(),
+                "profile": { "name": plan.profile.name, "version": plan.profile.version },
+            }),
+            From::Stored { version_no, units } => json!({
+                "version": version_no,
+                "lifecycle_status": units.first().map(|u| u.lifecycle_status.as_str()),
+            }),
+        }
+    }
+}
+
+/// `db:ID` or `db:ID@N`.
+struct Stored<'a> {
+    document_id: &'a str,
+    version_no: Option<i32>,
+}
+
+fn stored(given: &str) -> Result<Option<Stored<'_>>, Failure> {
+    let Some(rest) = given.strip_prefix(STORED) else { return Ok(None) };
+    let (document_id, version_no) = match rest.split_once('@') {
+        None => (rest, None),
+        Some((document_id, number)) => {
+            let number: Result<i32, _> = number.parse();
+            let wrong = |_| Failure::usage(format!("{given}: expected a version number after @"));
+            (document_id, Some(number.map_err(wrong)?))
+        }
+    };
+    DocumentId::parse(document_id).map_err(|e| Failure::usage(format!("{given}: {e}")))?;
+    Ok(Some(Stored { document_id, version_no }))
+}
+
+/// Both versions, under one document id: addresses of different documents have nothing in common.
+pub(super) fn load(cx: &Context, args: &DiffArgs) -> Result<(Version, Version), Failure> {
+    let (old, new) = (stored(&args.old)?, stored(&args.new)?);
+    let named = [
+        args.document_id.as_deref(),
+        old.as_ref().map(|s| s.document_id),
+        new.as_ref().map(|s| s.document_id),
+    ];
+    let mut named = named.into_iter().flatten();
+    let first = named.next();
+    if let Some(first) = first
+        && let Some(other) = named.find(|id| *id != first)
+    {
+        return Err(Failure::usage(format!(
+            "{first} and {other} are two documents: expected two versions of one"
+        )));
+    }
+    let document_id = plan::document_id(first, Path::new(&args.new))?;
+    let one = |given: &str, stored: Option<Stored<'_>>| match stored {
+        Some(stored) => from_database(cx, given, &stored),
+        None => from_file(cx, args, given, &document_id),
+    };
+    Ok((one(&args.old, old)?, one(&args.new, new)?))
+}
+
+fn from_file(
+    cx: &Context,
+    args: &DiffArgs,
+    given: &str,
+    document_id: &DocumentId,
+) -> Result<Version, Failure> {
+    let max = args.cut.max_document_bytes.unwrap_or(limits::MAX_DOCUMENT_BYTES);
+    let text = plan::read_bounded(Path::new(given), max)?;
+    let profile = args.cut.profile()?;
+    let plan = CutPlan::build(&PlanInput {
+        document_id,
+        text: &text,
+        profile: &profile,
+        vocabulary: &Vocabulary::default(),
+        publication_type: args.cut.publication_type.as_deref(),
+        depends_on: &args.cut.depends_on,
+        limits: &plan::mark_limits(&args.cut, max)?,
+        marker: None,
+    })
+    .map_err(|e| Failure::usage(format!("{given}: {e}")))?;
+    if plan.rows.is_empty() {
+        cx.out.warn(format!("{given}: the region is empty, so there are no units"));
+    }
+    Ok(Version {
+        label: given.to_owned(),
+        document_id: document_id.as_str().to_owned(),
+        from: From::File { path: given.to_owned(), text, plan: Box::new(plan) },
+    })
+}
+
+fn from_database(cx: &Context, given: &str, stored: &Stored<'_>) -> Result<Version, Failure> {
+    let database = wire::reader(&cx.config()?)?;
+    block_on(database.check_schema())?;
+    let query = UnitQuery {
+        document_id: stored.document_id.to_owned(),
+        version_no: stored.version_no,
+        with_content: true,
+        ..UnitQuery::default()
+    };
+    let units = unit::read_all(&database, query)?;
+    let Some(first) = units.first() else {
+        return Err(Failure::usage(format!("{given}: no units are stored there"))
+            .next(format!("cutter orchestrate list --document-id {}", stored.document_id)));
+    };
+    let version_no = first.version_no;
+    Ok(Version {
+        label: format!("db:{}@{version_no} ({})", stored.document_id, first.lifecycle_status),
+        document_id: stored.document_id.to_owned(),
+        from: From::Stored { units, version_no },
+    })
+}
