@@ -12,3 +12,5 @@ mod evidence;
 mod gates;
 #[path = "end_to_end/story.rs"]
 mod story;
+#[path = "end_to_end/versions.rs"]
+mod versions;

@@ -160,17 +160,17 @@ impl Profiles {
     /// text that is not UTF-8 is read up to its first wrong byte.
     #[must_use]
     pub fn detect(&self, source: &[u8]) -> Detected {
-        if let Some(detected) = self.by_root(source) {
-            return detected;
-        }
         let text = source.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+        if let Some(found) = self.detect_xml(source) {
+            return found;
+        }
         let lines = first_lines(text, MAX_LINES);
         let language = Language::of(text, &self.profiles);
         let mut ranking: Vec<Score> = Vec::new();
         for (i, profile) in self.profiles.iter().enumerate().filter(|(_, p)| p.format != Format::Xml) {
-            let hits = Reader::new(profile).read(&lines);
+            let hits = Reader::new(profile).read(text, &lines);
             let language = language.per_mille(i);
-            ranking.push(score(profile, hits, language));
+            ranking.push(score(profile, i == 0, hits, language));
         }
         // Stable: a tie goes to the profile that comes first.
         ranking.sort_by_key(|score| core::cmp::Reverse(score.score));
@@ -178,15 +178,13 @@ impl Profiles {
         self.decide(ranking)
     }
 
-    /// An XML document says by its root element which format it is in.
-    fn by_root(&self, source: &[u8]) -> Option<Detected> {
+    /// XML says by its root element what it is.
+    fn detect_xml(&self, source: &[u8]) -> Option<Detected> {
         let (namespace, name) = xml_root(source)?;
-        let fits =
-            |profile: &&Profile| profile.xml.as_ref().is_some_and(|rules| rules.fits(&namespace, name));
-        let profile = self.profiles.iter().find(fits)?.name.clone();
-        let place =
-            if namespace.is_empty() { "no namespace".into() } else { format!("the namespace {namespace}") };
-        let evidence = alloc::vec![format!("the root element is {name} in {place}")];
+        let fits = |p: &&Profile| p.xml.as_ref().is_some_and(|rules| rules.fits(&namespace, name));
+        let profile = self.profiles.iter().find(fits)?;
+        let evidence = alloc::vec![format!("the root element is {name} of namespace {namespace:?}")];
+        let profile = profile.name.clone();
         Some(Detected { profile, confidence: Confidence::High, evidence, ranking: Vec::new() })
     }
 
@@ -238,12 +236,12 @@ impl core::fmt::Display for Score {
     }
 }
 
-fn score(profile: &Profile, hits: Hits, language: u32) -> Score {
+fn score(profile: &Profile, is_fallback: bool, hits: Hits, language: u32) -> Score {
     let Hits { articles, divisions, marks, plain } = hits;
     let counted = 40 * u64::from(articles) + 20 * u64::from(divisions) + 200 * u64::from(marks.min(5));
     // A convention in its own language counts for much more than its signs alone.
     let known = u64::from(language.min(400));
-    let counted = if profile.detection.words.is_empty() && profile.detection.letters.is_empty() {
+    let counted = if is_fallback {
         // The profile for what no convention fits: headings count a little.
         (60 + 20 * u64::from(divisions + articles) + 10 * u64::from(plain)) * 60
     } else if known < 40 && marks == 0 {

@@ -26,15 +26,20 @@ mod nest;
 mod node;
 mod number;
 mod paragraph;
+pub mod plain;
 mod region;
+mod rows;
 mod scan;
 mod sequence;
 mod types;
+pub mod underlined;
 pub mod xml;
 
 pub use manifest::ManifestMarker;
 pub use markdown::MarkdownMarker;
+pub use plain::TextMarker;
 pub use region::body_region;
+pub use underlined::UnderlinedMarker;
 pub use xml::XmlMarker;
 
 /// A span of the file, in bytes: `start` is the first byte, `end` the one after the last.
@@ -243,6 +248,17 @@ pub trait Marker {
     fn identity(&self) -> String;
 }
 
+/// The marker of the format that a profile says.
+#[must_use]
+pub fn marker_for(profile: &Profile) -> &'static dyn Marker {
+    match profile.format {
+        Format::Text => &TextMarker,
+        Format::Underlined => &UnderlinedMarker,
+        Format::Markdown => &MarkdownMarker,
+        Format::Xml => &XmlMarker,
+    }
+}
+
 /// What every marker needs besides the text.
 #[derive(Debug, Clone, Copy)]
 pub struct MarkContext<'a> {
@@ -293,15 +309,6 @@ pub fn check_partition(
         Ok(())
     } else {
         Err(MarkError::Partition { ordinal: count, expected: region.end, observed: at })
-    }
-}
-
-/// The marker of a profile's format.
-#[must_use]
-pub fn marker_for(profile: &Profile) -> &'static dyn Marker {
-    match profile.format {
-        Format::Xml => &XmlMarker,
-        Format::Markdown | Format::Text | Format::Underlined => &MarkdownMarker,
     }
 }
 

@@ -44,7 +44,7 @@ pub struct PlanInput<'a> {
     pub depends_on: &'a [String],
     /// The bounds.
     pub limits: &'a MarkLimits,
-    /// `None`: the marker of the profile's format.
+    /// `None` is the marker of the profile's format ([`marker_for`]).
     pub marker: Option<&'a dyn Marker>,
 }
 

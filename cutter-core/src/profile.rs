@@ -35,7 +35,7 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 pub const PROFILE_SCHEMA: u32 = 1;
 
 /// The built-in profiles, by name.
-const BUILT_IN: [(&str, &str); 20] = [
+const BUILT_IN: [(&str, &str); 23] = [
     ("markdown", include_str!("profile/markdown.json")),
     ("de", include_str!("profile/de.json")),
     ("fr", include_str!("profile/fr.json")),
@@ -53,6 +53,9 @@ const BUILT_IN: [(&str, &str); 20] = [
     ("pe", include_str!("profile/pe.json")),
     ("us", include_str!("profile/us.json")),
     ("en", include_str!("profile/en.json")),
+    ("rfc", include_str!("profile/rfc.json")),
+    ("rfc-text", include_str!("profile/rfc-text.json")),
+    ("rst", include_str!("profile/rst.json")),
     ("akn", include_str!("profile/akn.json")),
     ("uslm", include_str!("profile/uslm.json")),
     ("formex", include_str!("profile/formex.json")),
@@ -323,15 +326,18 @@ mod tests {
     use crate::vocabulary::Vocabulary;
 
     #[test]
-    fn the_built_in_profile_reads_and_uses_known_words() {
-        let profile = Profile::built_in("markdown").unwrap();
-        assert_eq!(profile.id().unwrap(), Profile::built_in("markdown").unwrap().id().unwrap());
+    fn every_built_in_profile_reads_and_uses_known_words() {
         let words = Vocabulary::default();
-        let types = profile.kind_section_types.values().chain([&profile.default_section_type]);
-        let titles = profile.title_section_types.iter().map(|rule| &rule.section_type);
-        let unknown = words.unknown(types.chain(titles).map(|word| ("section_type", word.as_str())));
-        assert!(unknown.is_empty(), "{unknown:?}");
-        assert!(words.publication_type.contains(&profile.publication_type));
+        for name in Profile::names() {
+            let profile = Profile::built_in(name).unwrap();
+            assert_eq!(profile.name, name);
+            assert_eq!(profile.id().unwrap(), Profile::built_in(name).unwrap().id().unwrap());
+            let types = profile.kind_section_types.values().chain([&profile.default_section_type]);
+            let titles = profile.title_section_types.iter().map(|rule| &rule.section_type);
+            let unknown = words.unknown(types.chain(titles).map(|word| ("section_type", word.as_str())));
+            assert!(unknown.is_empty(), "{name}: {unknown:?}");
+            assert!(words.publication_type.contains(&profile.publication_type), "{name}");
+        }
         assert!(Profile::built_in("nothing").is_err());
     }
 
@@ -353,9 +359,9 @@ mod tests {
         for (from, to, want) in [
             ("\"schema\": 1", "\"schema\": 2", "field schema: expected 1"),
             ("\"name\": \"markdown\"", "\"name\": \"Mark Down\"", "[a-z][a-z0-9-]*"),
-            ("\"version\": 1", "\"version\": 1.5", "float"),
-            ("\"version\": 1", "\"version\": 1, \"version\": 2", "duplicate key"),
-            ("\"version\": 1", "\"version\": 1, \"colour\": 2", "colour"),
+            ("\"version\": 2", "\"version\": 2.5", "float"),
+            ("\"version\": 2", "\"version\": 2, \"version\": 2", "duplicate key"),
+            ("\"version\": 2", "\"version\": 2, \"colour\": 2", "colour"),
             ("\"nesting\": \"level\"", "\"nesting\": \"size\"", "size"),
             ("\"kind\": \"annex\"", "\"kind\": \"verse\"", "an address kind"),
             ("\"annex\", \"annexes\"", "\"Annex\", \"annexes\"", "lower case"),

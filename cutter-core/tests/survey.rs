@@ -5,8 +5,7 @@ use std::path::PathBuf;
 
 use cutter_core::address::DocumentId;
 use cutter_core::detect::{Cost, Profiles};
-use cutter_core::mark::{MarkContext, MarkLimits, MarkdownMarker, Marker, body_region, check_partition};
-use cutter_core::profile::Format;
+use cutter_core::mark::{MarkContext, MarkLimits, body_region, check_partition, marker_for};
 
 fn corpus() -> Option<PathBuf> {
     let folder = std::env::var_os("CUTTER_CORPUS").map(PathBuf::from);
@@ -49,7 +48,7 @@ fn every_document_gets_the_profile_of_its_convention() {
         let cells: Vec<&str> = line.split('\t').collect();
         let (collection, file) = (cells[0], cells[1]);
         let source = std::fs::read(corpus.join(collection).join(file)).unwrap();
-        if std::str::from_utf8(&source).is_err() || file.ends_with(".txt") {
+        if std::str::from_utf8(&source).is_err() {
             continue;
         }
         let found = profiles.detect(&source);
@@ -64,13 +63,10 @@ fn every_document_gets_the_profile_of_its_convention() {
                 &found.ranking[..found.ranking.len().min(2)]
             ));
         }
-        if profile.format != Format::Markdown {
-            continue;
-        }
         let region = body_region(&source, profile).unwrap();
         let (id, limits) = (DocumentId::parse("X").unwrap(), MarkLimits::default());
         let context = MarkContext { document_id: &id, profile, limits: &limits };
-        let marked = MarkdownMarker.mark(&source, region, &context).unwrap();
+        let marked = marker_for(profile).mark(&source, region, &context).unwrap();
         check_partition(region, marked.candidates.iter().map(|c| (c.start, c.end))).unwrap();
         let cost = Cost::of(&marked, &source);
         let articles = marked.candidates.iter().filter(|c| c.unit_kind == "article").count();

@@ -6,6 +6,7 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::pairing::above;
 use super::{Class, Comparison, Entry};
 
 /// One line of an [`Outline`].
@@ -154,15 +155,4 @@ impl<'a, 'b> Builder<'a, 'b> {
         }
         parts.join(" · ")
     }
-}
-
-fn above(places: &BTreeMap<&str, usize>, address: &str) -> Option<usize> {
-    let mut text = address;
-    while let Some((above, _)) = text.rsplit_once('/') {
-        if let Some(&place) = places.get(above) {
-            return Some(place);
-        }
-        text = above;
-    }
-    None
 }

@@ -111,7 +111,8 @@ impl<'a> Side<'a> {
     }
 }
 
-fn above(places: &BTreeMap<&str, usize>, address: &str) -> Option<usize> {
+/// The nearest of `places` above an address.
+pub(super) fn above(places: &BTreeMap<&str, usize>, address: &str) -> Option<usize> {
     let mut text = address;
     while let Some((above, _)) = text.rsplit_once('/') {
         if let Some(&place) = places.get(above) {

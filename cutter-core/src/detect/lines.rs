@@ -10,8 +10,6 @@ const MAX_LINE_BYTES: usize = 160;
 
 /// A line that may designate.
 pub(super) struct Line<'t> {
-    /// As it stands.
-    pub(super) raw: &'t str,
     /// Without marks and inline markup.
     pub(super) plain: Plain<'t>,
     /// It is marked as a heading, with a blank or without.
@@ -54,7 +52,7 @@ pub(super) fn first_lines(text: &str, limit: usize) -> Vec<Line<'_>> {
                 cut -= 1;
             }
             let plain = plain_line(&shown[..cut]);
-            found.push(Line { raw, plain, heading, loose, short: raw.len() <= MAX_LINE_BYTES });
+            found.push(Line { plain, heading, loose, short: raw.len() <= MAX_LINE_BYTES });
             if found.len() >= limit {
                 break;
             }

@@ -6,6 +6,9 @@ use super::Line;
 use crate::mark::line_designates;
 use crate::profile::{Format, Profile};
 
+/// So many lines are looked at for the signs of a convention.
+const MAX_MARK_LINES: usize = 600;
+
 /// Counts of lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Hits {
@@ -27,10 +30,17 @@ impl<'p> Reader<'p> {
         Self { profile, marks: profile.detection.lines.iter().map(|line| line.as_str()).collect() }
     }
 
-    pub(super) fn read(&self, lines: &[Line<'_>]) -> Hits {
+    pub(super) fn read(&self, text: &str, lines: &[Line<'_>]) -> Hits {
         let mut hits = Hits::default();
+        if !self.marks.is_empty() {
+            let marked = |line: &&str| self.marks.iter().any(|mark| line.starts_with(mark));
+            let marks = text.lines().take(MAX_MARK_LINES).filter(marked).count();
+            hits.marks = u32::try_from(marks).unwrap_or(u32::MAX);
+        }
+        if self.profile.format == Format::Underlined {
+            hits.divisions = underlined(text);
+        }
         for line in lines {
-            hits.marks += u32::from(self.marks.iter().any(|mark| line.raw.starts_with(mark)));
             if line.heading && line.loose && !self.profile.loose_headings {
                 continue;
             }
@@ -48,4 +58,21 @@ impl<'p> Reader<'p> {
         }
         hits
     }
+}
+
+/// Titles underlined with a mark that Markdown does not know, in the first lines.
+fn underlined(text: &str) -> u32 {
+    let mut above = "";
+    let mut found = 0;
+    for line in text.lines().take(MAX_MARK_LINES) {
+        let line = line.trim_end();
+        let first = line.chars().next().filter(|c| matches!(c, '~' | '^' | '"' | '*' | '+' | '\''));
+        let row = first.is_some_and(|first| line.len() >= 4 && line.chars().all(|c| c == first));
+        let under = !above.is_empty()
+            && !above.starts_with(char::is_whitespace)
+            && line.len() >= above.chars().count();
+        found += u32::from(row && under);
+        above = line;
+    }
+    found
 }

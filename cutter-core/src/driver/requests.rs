@@ -159,16 +159,19 @@ impl Run<'_> {
     /// What changes against the version that stands now, if one does (D24): its units with their
     /// texts, so that what was only numbered anew is told from what was changed.
     async fn version_diff(&mut self) -> Result<Option<VersionDiff>, Halt> {
-        let query = UnitQuery {
-            document_id: self.sidecar.document_id.clone(),
+        let one =
+            UnitQuery { document_id: self.sidecar.document_id.clone(), limit: 1, ..UnitQuery::default() };
+        let newest = self.ports.reader.units(&one).await.map_err(|e| self.halt(e))?;
+        let own = self.sidecar.pin_uuid("change_set_id").ok();
+        let Some(newest) = newest.first().filter(|u| Some(u.change_set_id) != own) else { return Ok(None) };
+        let against_version = newest.version_no;
+        let all = UnitQuery {
+            version_no: Some(against_version),
             limit: u64::from(u32::MAX),
             with_content: true,
-            ..UnitQuery::default()
+            ..one
         };
-        let standing = self.ports.reader.units(&query).await.map_err(|e| self.halt(e))?;
-        let own = self.sidecar.pin_uuid("change_set_id").ok();
-        let standing: Vec<_> = standing.into_iter().filter(|u| Some(u.change_set_id) != own).collect();
-        let Some(against_version) = standing.first().map(|u| u.version_no) else { return Ok(None) };
+        let standing = self.ports.reader.units(&all).await.map_err(|e| self.halt(e))?;
         self.plan().await?;
         let Some(plan) = &self.plan else { return Ok(None) };
         let old: Vec<UnitFact<'_>> = standing.iter().map(UnitFact::of_stored).collect();

@@ -5,7 +5,9 @@ use std::vec::Vec;
 
 mod laws;
 mod names;
+mod plain;
 mod traps;
+mod underlined;
 
 pub(super) fn mark_with(
     source: &[u8],
@@ -41,4 +43,47 @@ pub(super) fn names(marked: &Marked) -> Vec<&str> {
 #[track_caller]
 pub(super) fn cuts(text: &str, want: &[&str]) {
     assert_eq!(names(&mark(text)), want, "{text:?}");
+}
+
+/// Marked with the built-in profile of that name and the marker of its format.
+pub(super) fn mark_as(name: &str, text: &str) -> Marked {
+    let profile = Profile::built_in(name).unwrap();
+    let limits = MarkLimits::default();
+    let document_id = DocumentId::parse("X").unwrap();
+    let region = body_region(text.as_bytes(), &profile).unwrap();
+    let context = MarkContext { document_id: &document_id, profile: &profile, limits: &limits };
+    marker_for(&profile).mark(text.as_bytes(), region, &context).unwrap()
+}
+
+/// The law of the cut, and offsets that a reader can use.
+pub(super) fn lawful_as(name: &str, text: &str) -> Marked {
+    let marked = mark_as(name, text);
+    check_partition(marked.region, marked.candidates.iter().map(|c| (c.start, c.end))).unwrap();
+    for c in &marked.candidates {
+        assert!(text.get(c.start..c.end).is_some(), "{c:?}");
+        assert!(c.start <= c.heading.start && c.heading.end <= c.end, "{c:?}");
+        assert!(c.start <= c.body_start && c.body_start <= c.end && text.is_char_boundary(c.body_start));
+        assert_eq!(Address::parse(c.address.as_str()).as_ref(), Ok(&c.address));
+    }
+    let unique: std::collections::BTreeSet<&Address> = marked.candidates.iter().map(|c| &c.address).collect();
+    assert_eq!(unique.len(), marked.candidates.len());
+    assert_eq!(marked, mark_as(name, text));
+    marked
+}
+
+/// The headings' texts, trimmed.
+pub(super) fn headings<'t>(text: &'t str, marked: &Marked) -> Vec<&'t str> {
+    let heads = marked.candidates.iter().map(|c| text[c.heading.start..c.heading.end].trim());
+    heads.filter(|head| !head.is_empty()).collect()
+}
+
+/// Work that must be linear: the bound is far above that, and far below what quadratic
+/// work would take.
+pub(super) fn is_linear(name: &str, what: &str, text: &str) -> usize {
+    let start = std::time::Instant::now();
+    let marked = mark_as(name, text);
+    let took = start.elapsed();
+    std::println!("{name}, {what}: {took:?}");
+    assert!(took < std::time::Duration::from_secs(60), "{name}, {what}: {took:?}");
+    marked.candidates.len()
 }

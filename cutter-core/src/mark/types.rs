@@ -47,7 +47,8 @@ pub(super) fn publication_type(profile: &Profile, source: &[u8]) -> Option<Strin
     profile.publication_titles.iter().find(says).map(|rule| rule.publication_type.clone())
 }
 
-/// Adds the names that lines like `r[rule.id]` give the units they stand in.
+/// Adds the names that lines like `r[rule.id]` give the units they stand in, or the unit
+/// whose heading is the next line of text.
 pub(super) fn add_line_aliases(profile: &Profile, text: &str, shift: usize, candidates: &mut [Candidate]) {
     for mark in &profile.alias_marks {
         let mut at = 0;
@@ -61,7 +62,12 @@ pub(super) fn add_line_aliases(profile: &Profile, text: &str, shift: usize, cand
             while candidates.get(at).is_some_and(|c| c.end <= start + shift) {
                 at += 1;
             }
-            if let Some(candidate) = candidates.get_mut(at) {
+            // In the last line before a heading it names what the heading begins.
+            let below = start + mark.len() + name.len() + 1;
+            let ends = candidates.get(at).and_then(|c| text.get(below..c.end - shift));
+            let is_last = ends.is_some_and(|rest| rest.chars().all(char::is_whitespace));
+            let named = at + usize::from(is_last && at + 1 < candidates.len());
+            if let Some(candidate) = candidates.get_mut(named) {
                 candidate.aliases.push(name.to_string());
             }
         }

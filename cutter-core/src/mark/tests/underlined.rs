@@ -1,0 +1,191 @@
+//! Underlined titles.
+
+use super::*;
+use proptest::prelude::*;
+use std::format;
+use std::string::String;
+
+#[track_caller]
+fn cuts(text: &str, want: &[&str]) {
+    assert_eq!(names(&lawful_as("rst", text)), want, "{text:?}");
+}
+
+#[test]
+fn levels_are_in_the_order_of_appearance() {
+    let text = "===\nDoc\n===\n\nx\n\nA\n---\n\nB\n~~~\n\nC\n===\n\nD\n---\n";
+    cuts(text, &[".", "h-a", "h-a/h-b", "h-a/h-b/h-c", "h-d"]);
+    let marked = mark_as("rst", text);
+    assert_eq!(headings(text, &marked)[..2], ["===\nDoc\n===", "A\n---"]);
+    // With a row above or without, the same mark is two styles.
+    cuts("A\n===\n\n===\nB\n===\n\nC\n===\n", &["h-a", "h-a/h-b", "h-c"]);
+}
+
+#[test]
+fn every_line_end_and_a_byte_order_mark() {
+    let text = "PEP: 1\nTitle: T\n\nAbstract\n========\n\nx\n\n1. One\n======\n\n1.1 Two\n-------\nx\n";
+    let want = ["front", "h-abstract", "sec-1", "sec-1.1"];
+    cuts(text, &want);
+    cuts(&text.replace('\n', "\r\n"), &want);
+    cuts(&text.replace('\n', "\r"), &want);
+    cuts(&format!("\u{feff}{text}"), &want);
+    cuts("\u{feff}A\n===\n\nx\n\nB\n===\n", &["h-a", "h-b"]);
+}
+
+/// `lines` between two titles.
+fn among(lines: &str) -> String {
+    format!("First\n=====\n\nText.\n\n{lines}\n\nText.\n\nLast\n====\n\nText.\n")
+}
+
+#[test]
+fn what_a_title_looks_like() {
+    for (lines, want) in [
+        ("Title\n=====", "h-title"),
+        ("Title\n==============", "h-title"),
+        ("Title with a row that is short\n============================", "h-title-with-a-row-that-is-short"),
+        ("Ж и ж\n=====", "h-zh-i-zh"),
+        ("条文的标题\n=====", "h-x"),
+        ("A\n=", "h-a"),
+        ("1. Numbered\n===========", "sec-1"),
+        ("Appendix B\n==========", "annex-b"),
+        ("=========\n  Title\n=========", "h-title"),
+        (":mod:`os` --- Systems\n=====================", "h-os-systems"),
+        ("``code`` and *more*\n===================", "h-code-and-more"),
+        ("`Text <https://example.org>`_ here\n==================================", "h-text-here"),
+        ("Why?\n====\nText at once.", "h-why"),
+        ("-----\n\nTitle\n=====", "h-title"),
+    ] {
+        let marked = lawful_as("rst", &among(lines));
+        let names = names(&marked);
+        assert_eq!(names.len(), 3, "{lines:?}: {names:?}");
+        let last = names[1].rsplit('/').next().unwrap();
+        assert!(if want == "h-x" { last.starts_with("h-x") } else { last == want }, "{lines:?}: {names:?}");
+    }
+    cuts("A\n===\nB\n---\nC\n---\n", &[".", "h-b", "h-c"]);
+}
+
+#[test]
+fn what_only_looks_like_a_title() {
+    for lines in [
+        "A paragraph of text\n====",
+        "Two lines of\na paragraph\n===========",
+        "   Indented\n   ========",
+        "Literal::\n\n    Title\n    =====\n\n    =====\n    Title\n    =====",
+        ".. A comment\n============",
+        ".. code-block:: rst\n\n   Title\n   =====",
+        "- item\n======",
+        "* item\n======",
+        "| line\n======",
+        ":field: value\n=============",
+        ">>> 1 + 1\n=========",
+        "=====  =====\nA      B\n=====  =====\n1      2\n\n3      4\n=====  =====",
+        "=====  =====\n   Both\n------------\nA      B\n=====  =====\n\nx\ny\n---",
+        "===== =====\nOne\n===== =====\n\nAfter the table it goes on",
+        "-----",
+        "=====\n\n=====",
+        "::\n\n  x",
+        "?!?\n===",
+        "Text\n..",
+        "# Title\n\n## Another",
+        "Mixed\n=-=-=",
+    ] {
+        let marked = lawful_as("rst", &among(lines));
+        assert_eq!(names(&marked), ["h-first", "h-last"], "{lines:?}");
+    }
+    // A border that no other follows is text, and so is what comes after.
+    cuts("A\n===\n\n==  ==\n\nB\n===\n", &["h-a", "h-b"]);
+}
+
+fn noise() -> impl Strategy<Value = String> {
+    let piece = prop::sample::select(&[
+        "Some text that goes on\nand stops.\n",
+        "Literal::\n\n    Title\n    =====\n",
+        ".. note::\n\n   Title\n   -----\n",
+        "=====  =====\nA      B\n=====  =====\n1      2\n=====  =====\n",
+        "- item\n- item\n",
+        "-----\n",
+        ".. comment\n",
+        "+---+---+\n| a | b |\n+---+---+\n",
+        "\x0c\n",
+    ]);
+    prop::collection::vec(piece, 0..5)
+        .prop_map(|pieces| pieces.iter().fold(String::new(), |text, piece| text + piece + "\n"))
+}
+
+/// Titles with their level, and a text that has them.
+fn planted() -> impl Strategy<Value = (Vec<(usize, String)>, String)> {
+    const STYLES: [(&str, bool); 4] = [("=", true), ("=", false), ("-", false), ("'", false)];
+    let section = ("[A-Z][a-z]{2,8}( [a-z]{1,8}){0,3}", 0usize..4, 0usize..4, noise());
+    (prop::collection::vec(section, 2..12), any::<bool>()).prop_map(|(sections, crlf)| {
+        let (mut heads, mut text, mut known) = (Vec::new(), String::new(), 0);
+        for (title, depth, longer, noise) in sections {
+            // A new style is the next one.
+            let depth = depth.min(known);
+            known = known.max(depth + 1);
+            let (mark, above) = STYLES[depth];
+            let row = mark.repeat(title.len() + longer);
+            let head = if above { format!("{row}\n{title}\n{row}") } else { format!("{title}\n{row}") };
+            text.push_str(&format!("{head}\n\n{noise}\n"));
+            heads.push((depth, head));
+        }
+        let text = if crlf { text.replace('\n', "\r\n") } else { text };
+        (heads, text)
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+    #[test]
+    fn planted_titles_are_found((heads, text) in planted()) {
+        let marked = lawful_as("rst", &text);
+        let found: Vec<String> = headings(&text, &marked).iter().map(|h| h.replace("\r\n", "\n")).collect();
+        let want: Vec<String> = heads.iter().map(|(_, head)| head.clone()).collect();
+        prop_assert_eq!(found, want);
+        // A title lies in the nearest one before it of a style that came earlier, unless
+        // that is the lone first one: the document.
+        let is_document = heads.iter().filter(|(depth, _)| *depth == 0).count() == 1;
+        let mut open: Vec<usize> = Vec::new();
+        for (c, (depth, _)) in marked.candidates.iter().zip(&heads) {
+            open.retain(|above| above < depth);
+            open.push(*depth);
+            prop_assert_eq!(c.address.depth(), open.len() - usize::from(is_document), "{}", c.address);
+        }
+    }
+
+    #[test]
+    fn one_changed_byte_breaks_nothing((_, text) in planted(), at in any::<prop::sample::Index>(), byte in 0u8..128) {
+        let mut bytes = text.into_bytes();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        lawful_as("rst", &String::from_utf8(bytes).unwrap());
+    }
+
+    #[test]
+    fn any_text_is_tiled(text in any::<String>()) {
+        lawful_as("rst", &text);
+    }
+
+    #[test]
+    fn lines_of_any_sort_are_tiled(lines in prop::collection::vec("[ \\x0c=~a`:é]{0,6}|={1,9}|-{1,9}|= =|", 0..30)) {
+        lawful_as("rst", &lines.join("\n"));
+    }
+}
+
+#[test]
+fn hostile_sizes_take_linear_time() {
+    let section = format!("One\n===\n\n{}", "word and word\n".repeat(300_000));
+    assert_eq!(is_linear("rst", "one section of 4 MB", &section), 1);
+    let many: String = (0..100_000).map(|i| format!("T{i}\n=======\n\nx\n\n")).collect();
+    assert_eq!(is_linear("rst", "100,000 titles", &many), 100_000);
+    for (what, text) in [
+        ("equal signs", "=".repeat(1 << 20)),
+        ("a title and equal signs", format!("T\n{}\n", "=".repeat(1 << 20))),
+        ("rows of equal signs", "====\n".repeat(200_000)),
+        ("overlined by a long row", format!("{0}\nT\n{0}\n", "=".repeat(1 << 20))),
+        ("borders", "== ==\n".repeat(200_000)),
+        ("borders apart", "== ==\n\nx\n\n".repeat(100_000)),
+        ("backticks in a title", format!("{}\n{}\n", "`".repeat(1000), "=".repeat(1000))),
+        ("all styles", "A\n===\n\nA\n---\n\nA\n~~~\n\nA\n+++\n\n".repeat(20_000)),
+    ] {
+        is_linear("rst", what, &text);
+    }
+}
