@@ -45,3 +45,20 @@ fn a_law_of_each_language() {
         assert_eq!(found.profile, want, "{:#?}", found.ranking);
     }
 }
+
+#[test]
+fn xml_says_by_its_root_what_it_is() {
+    for (root, want) in [
+        ("<akomaNtoso xmlns=\"http://docs.oasis-open.org/legaldocml/ns/akn/3.0\"><act/></akomaNtoso>", "akn"),
+        ("<!-- a --><p:bill xmlns:p=\"http://schemas.gpo.gov/xml/uslm\"/>", "uslm"),
+        ("<?xml version=\"1.0\"?>\n<ACT><ENACTING.TERMS/></ACT>", "formex"),
+    ] {
+        let detected = detect(root);
+        assert_eq!((detected.profile.as_str(), detected.confidence), (want, Confidence::High), "{root}");
+        assert!(detected.evidence[0].starts_with("the root element is"), "{:?}", detected.evidence);
+    }
+    // A text that begins with other markup is no XML document of a profile.
+    for text in ["<div>\n\n# Title\n\n## Article 1\n", "<html><body/></html>", "<!-- x -->\n# Title\n"] {
+        assert_eq!(detect(text).profile, "markdown", "{text}");
+    }
+}

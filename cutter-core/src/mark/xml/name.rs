@@ -9,6 +9,7 @@ use crate::address::slug::slug;
 use crate::address::text::clean;
 use crate::address::{Address, AddressError, unit_kind_of};
 use crate::mark::markdown::push_bounded;
+use crate::mark::sequence::gaps;
 use crate::mark::types::section_type;
 use crate::mark::{
     Candidate, Duplicate, Lines, MarkContext, MarkError, Marked, Region, check_partition, forbidden, warning,
@@ -91,6 +92,11 @@ pub(super) fn assemble(
     let mut candidates = assembler.candidates;
     cite(&mut candidates, &context.profile.citation_kinds);
     check_partition(region, candidates.iter().map(|c| (c.start, c.end)))?;
+    let jumps = gaps(&candidates, &context.profile.citation_kinds, &mut assembler.lines);
+    let gaps = u32::try_from(jumps.len()).unwrap_or(u32::MAX);
+    for jump in jumps {
+        push_bounded(&mut warnings, jump);
+    }
     let profile = context.profile.id()?;
     let mut why = alloc::vec![
         format!("profile {} version {}", profile.name, profile.version),
@@ -102,7 +108,7 @@ pub(super) fn assemble(
     Ok(Marked {
         region,
         forbidden: forbidden(&candidates, context.limits),
-        gaps: gaps(&candidates),
+        gaps,
         candidates,
         duplicates: assembler.duplicates,
         publication_type: read.publication_type.map(ToString::to_string),
@@ -271,26 +277,4 @@ fn cite(candidates: &mut [Candidate], kinds: &[String]) {
     for ((candidate, citation), unique) in candidates.iter_mut().zip(cited).zip(unique) {
         candidate.citation_address = citation.filter(|_| unique);
     }
-}
-
-/// How often a plain number of a kind, within one annex, is more than one above the last.
-fn gaps(candidates: &[Candidate]) -> u32 {
-    let mut last: BTreeMap<(&str, Option<&str>), u32> = BTreeMap::new();
-    let mut gaps = 0;
-    for candidate in candidates {
-        let Some(segment) = candidate.address.last() else { continue };
-        let Some(label) = segment.label.filter(|_| segment.kind != "h") else { continue };
-        let (first, end) = label.split_once("..").unwrap_or((label, label));
-        let (Some(now), Some(end)) = (digits(first), digits(end)) else { continue };
-        let annex = candidate.address.segments().filter(|s| s.kind == "annex").last().and_then(|s| s.label);
-        let before = last.insert((segment.kind, annex), end);
-        gaps += u32::from(before.is_some_and(|before| now > before.saturating_add(1)));
-    }
-    gaps
-}
-
-/// The digits that a label begins with.
-fn digits(label: &str) -> Option<u32> {
-    let end = label.find(|c: char| !c.is_ascii_digit()).unwrap_or(label.len());
-    label.get(..end)?.parse().ok()
 }

@@ -141,7 +141,7 @@ fn uslm() {
     assert_eq!(section.aliases, ["/us/x/tI/s103"]);
     assert_eq!(section.citation_address.as_ref().unwrap().as_str(), "X/sec-103");
     assert_eq!(unit(&marked, "title-2/sec-201..203").section_type, "repealed_placeholder");
-    assert_eq!(marked.gaps, 3, "1 to 101, 101 to 103, 103 to 2000bb-1; 201..203 to 204 is none");
+    assert_eq!(marked.gaps, 3, "1 to 101, 101 to 103, 103 to 201; from 201..203 to 204 is none");
     let deep = mark_as("uslm", USLM, |p| p.xml.as_mut().unwrap().deepest = None).unwrap();
     let below: Vec<&str> = names(&deep).into_iter().filter(|n| n.starts_with("title-1/sec-103/")).collect();
     assert_eq!(
