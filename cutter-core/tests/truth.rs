@@ -201,16 +201,19 @@ fn per_mille(hits: usize, others: usize) -> usize {
     hits * 1000 / (hits + others).max(1)
 }
 
-/// The addresses that the rules give as examples, from the document of that collection.
+/// The addresses that the rules give as examples, from the document of that collection. Three
+/// of the examples name another division than the document does: § 312e of the BGB stands in
+/// Kapitel 2, 第一百二十条之一 in 第二章, and the only `đ)` of the first chapter of Decree 30 in
+/// Article 4, clause 2.
 #[test]
 fn example_addresses_come_out_as_written() {
     let Some(corpus) = corpus() else { return };
     let wanted = [
-        ("de-gesetze/bgb.md", "BGB/book-2/div-3/title-1/subtitle-2/ch-1/art-312e"),
+        ("de-gesetze/bgb.md", "BGB/book-2/div-3/title-1/subtitle-2/ch-2/art-312e"),
         ("versions/fr-constitution@2008-02-06.md", "FR-CONST/title-15/art-88-1~2"),
-        ("ee-riigiteataja/22252.md", "EE-VE/ch-2/sec-5/art-15+1"),
+        ("ee-riigiteataja/102072025022.md", "EE-VE/ch-2/sec-5/art-15+1"),
         ("no-lovdata/LOV-1999-05-21-30.md", "NO-MRL/annex-1/sec-1/art-2"),
-        ("cn-laws/刑法.md", "CN-XF/part-2/ch-3/art-120+1"),
+        ("cn-laws/刑法.md", "CN-XF/part-2/ch-2/art-120+1"),
         ("us-constitution/United States Constitution.md", "US-CONST/amend-14/sec-1"),
         ("ietf/rfc7235.txt", "RFC7235/sec-4.2"),
         ("ietf/rfc9114.md", "RFC9114/h-introduction"),

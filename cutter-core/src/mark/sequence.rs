@@ -114,7 +114,7 @@ pub(super) fn keep_sequence(
 pub(super) fn contain_restarts(profile: &Profile, nodes: &mut [Node<'_>]) {
     let rank = Some(profile.rank_of("annex")).filter(|&rank| rank < u32::MAX).map_or(1, |rank| rank + 1);
     // The last article's number, and the plain headings since, that are not inside another.
-    let (mut before, mut open): (u32, Vec<usize>) = (0, Vec::new());
+    let (mut before, mut open): ((&str, u32), Vec<usize>) = (("", 0), Vec::new());
     for i in 0..nodes.len() {
         let node = &nodes[i];
         let cited = profile.citation_kinds.iter().any(|kind| kind == node.kind);
@@ -124,7 +124,7 @@ pub(super) fn contain_restarts(profile: &Profile, nodes: &mut [Node<'_>]) {
             continue;
         }
         if node.kind == "annex" {
-            (before, open) = (0, Vec::new());
+            (before, open) = (("", 0), Vec::new());
         }
         if !cited {
             continue;
@@ -134,10 +134,10 @@ pub(super) fn contain_restarts(profile: &Profile, nodes: &mut [Node<'_>]) {
         // Only where the heading ends the article before it, too.
         let heading =
             open.first().copied().filter(|&j| !node.paragraph && nodes[j].title.level < node.title.level);
-        if let Some(heading) = heading.filter(|_| number == 1 && before > 1) {
+        if let Some(heading) = heading.filter(|_| number == 1 && before.1 > 1 && before.0 == node.kind) {
             nodes[heading].rank = Some(rank);
         }
-        before = number;
+        before = (nodes[i].kind, number);
         open.clear();
     }
 }
