@@ -3,15 +3,14 @@
 //! `CUTTER_CORPUS` names the folder; without it the test says so and checks nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use cutter_core::address::DocumentId;
 use cutter_core::compare::{Class, Comparison, Outline, OutlineLine, UnitFact};
-use cutter_core::digest::Digest;
+use cutter_core::detect::Profiles;
 use cutter_core::mark::MarkLimits;
 use cutter_core::plan::{CutPlan, PlanInput};
-use cutter_core::profile::Profile;
 use cutter_core::vocabulary::Vocabulary;
 
 /// A file of the corpus; `None`, and a word about it, without a corpus.
@@ -24,11 +23,14 @@ fn text(name: &str) -> Option<String> {
     Some(std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
 }
 
+/// The plan with the profile that is detected.
 fn plan(text: &str) -> CutPlan {
+    let profiles = Profiles::built_in().unwrap();
+    let profile = profiles.detect(text.as_bytes()).profile;
     CutPlan::build(&PlanInput {
         document_id: &DocumentId::parse("D").unwrap(),
         text: text.as_bytes(),
-        profile: &Profile::built_in("markdown").unwrap(),
+        profile: profiles.get(&profile).unwrap(),
         vocabulary: &Vocabulary::default(),
         publication_type: None,
         depends_on: &[],
@@ -86,60 +88,72 @@ fn articles_of_the_french_and_the_czech_constitution_keep_their_numbers() {
     }
 }
 
-/// A Chinese numeral below one thousand.
-fn number(text: &str) -> Option<u32> {
-    let (mut total, mut digit) = (0, 0);
-    for c in text.chars() {
-        match c {
-            '百' => total += std::mem::take(&mut digit) * 100,
-            '十' => total += std::mem::take(&mut digit).max(1) * 10,
-            '零' => {}
-            _ => digit = "一二三四五六七八九".chars().position(|d| d == c)? as u32 + 1,
-        }
+/// The addresses of the articles.
+fn articles(plan: &CutPlan) -> BTreeSet<&str> {
+    let articles = plan.rows.iter().filter(|row| row.unit_kind == "article");
+    articles.map(|row| row.canonical_address.as_str()).collect()
+}
+
+/// The articles that only one of two versions has: of the old one, of the new one.
+fn only(old: &CutPlan, new: &CutPlan) -> (Vec<String>, Vec<String>) {
+    let (old, new) = (articles(old), articles(new));
+    let names = |set: Vec<&&str>| set.into_iter().map(ToString::to_string).collect();
+    (names(old.difference(&new).collect()), names(new.difference(&old).collect()))
+}
+
+#[test]
+fn every_article_keeps_its_address_and_only_inserted_ones_are_new() {
+    let pairs: [(&str, &str, &[&str], &[&str]); 4] = [
+        (
+            "gg@2012-07-02.md",
+            "gg@2022-03-26.md",
+            &[],
+            &[
+                "D/div-10/art-104c",
+                "D/div-10/art-104d",
+                "D/div-11/art-143e",
+                "D/div-11/art-143f",
+                "D/div-11/art-143g",
+            ],
+        ),
+        ("fr-constitution@2008-02-06.md", "fr-constitution@2008-07-25.md", &[], FR_2008),
+        ("fr-constitution@2008-07-25.md", "fr-constitution@2024-03-10.md", &[], FR_2024),
+        (
+            "cz-ustava@1993-01-01.md",
+            "cz-ustava@2026-01-01.md",
+            &["D/title-7/art-103"],
+            &["D/title-1/art-10a", "D/title-1/art-10b"],
+        ),
+    ];
+    for (before, after, gone, come) in pairs {
+        let (Some(old_text), Some(new_text)) = (text(before), text(after)) else { return };
+        assert_eq!(
+            only(&plan(&old_text), &plan(&new_text)),
+            (owned(gone), owned(come)),
+            "{before} and {after}"
+        );
     }
-    Some(total + digit)
 }
 
-struct Article {
-    number: u32,
-    start: usize,
-    end: usize,
-    body: usize,
-}
+const FR_2008: &[&str] = &[
+    "D/title-11-bis/art-71-1",
+    "D/title-12/art-75-1",
+    "D/title-14/art-87",
+    "D/title-5/art-34-1",
+    "D/title-5/art-47-2",
+    "D/title-7/art-61-1",
+];
+const FR_2024: &[&str] = &[
+    "D/title-15/art-88-6",
+    "D/title-15/art-88-6~2",
+    "D/title-15/art-88-7",
+    "D/title-5/art-50-1",
+    "D/title-5/art-51-1",
+    "D/title-5/art-51-2",
+];
 
-/// The articles of a Chinese law: each begins a line with 第…条.
-fn articles(text: &str) -> Vec<Article> {
-    let mut found: Vec<Article> = Vec::new();
-    let mut at = 0;
-    for line in text.split_inclusive('\n') {
-        let designated = line.strip_prefix('第').and_then(|rest| rest.split_once('条'));
-        if let Some((numeral, rest)) = designated
-            && let Some(number) = number(numeral)
-        {
-            found.push(Article { number, start: at, end: at, body: at + line.len() - rest.len() });
-        }
-        at += line.len();
-        if !line.starts_with('#')
-            && let Some(last) = found.last_mut()
-        {
-            last.end = at;
-        }
-    }
-    found
-}
-
-fn facts<'a>(text: &'a str, articles: &[Article], addresses: &'a BTreeMap<u32, String>) -> Vec<UnitFact<'a>> {
-    let fact = |a: &Article| UnitFact {
-        address: &addresses[&a.number],
-        citation_address: Some(&addresses[&a.number]),
-        unit_kind: "article",
-        start: a.start as u64,
-        end: a.end as u64,
-        content_hash: Digest::of(&text.as_bytes()[a.start..a.end]),
-        body_hash: Digest::of(&text.as_bytes()[a.body..a.end]),
-        text: Some(&text.as_bytes()[a.start..a.end]),
-    };
-    articles.iter().map(fact).collect()
+fn owned(texts: &[&str]) -> Vec<String> {
+    texts.iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -149,17 +163,20 @@ fn the_articles_of_the_chinese_civil_procedure_law_that_were_numbered_anew_are_f
     else {
         return;
     };
-    let (old_articles, new_articles) = (articles(&old_text), articles(&new_text));
-    assert_eq!((old_articles.len(), new_articles.len()), (291, 306));
-    let addresses: BTreeMap<u32, String> = (1..400).map(|n| (n, format!("CN/art-{n}"))).collect();
-    let old = facts(&old_text, &old_articles, &addresses);
-    let new = facts(&new_text, &new_articles, &addresses);
+    let (old_plan, new_plan) = (plan(&old_text), plan(&new_text));
+    assert_eq!((articles(&old_plan).len(), articles(&new_plan).len()), (291, 306));
+    let old = UnitFact::of_plan(&old_plan, old_text.as_bytes());
+    let new = UnitFact::of_plan(&new_plan, new_text.as_bytes());
     let comparison = Comparison::between(&old, &new);
     show("民事诉讼法", &comparison);
+    let number = |address: &str| address.rsplit_once("/art-").and_then(|(_, n)| n.parse::<u32>().ok());
     let mut went: BTreeMap<u32, (u32, Class)> = BTreeMap::new();
     for entry in comparison.entries() {
-        if let (Some(i), Some(j)) = (entry.old, entry.new) {
-            went.insert(old_articles[i].number, (new_articles[j].number, entry.class));
+        let sides = (comparison.old_of(entry), comparison.new_of(entry));
+        if let (Some(before), Some(after)) =
+            (sides.0.and_then(|u| number(u.address)), sides.1.and_then(|u| number(u.address)))
+        {
+            went.insert(before, (after, entry.class));
         }
     }
     // four articles were inserted after 193; what follows was counted anew, much of it amended too
