@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cutter_core::address::DocumentId;
-use cutter_core::mark::MarkLimits;
+use cutter_core::detect::Profiles;
+use cutter_core::mark::{MarkError, MarkLimits};
 use cutter_core::plan::{CutPlan, PlanError, PlanInput};
 use cutter_core::profile::Profile;
 use cutter_core::vocabulary::Vocabulary;
@@ -107,34 +108,54 @@ fn list(folder: &Path, out: &mut Vec<PathBuf>) -> Result<(), Failure> {
 /// What every plan of a benchmark is made with.
 pub struct Planner {
     document_id: DocumentId,
-    profile: Profile,
+    /// What each text is held against.
+    pub profiles: Profiles,
     vocabulary: Vocabulary,
     limits: MarkLimits,
 }
 
 impl Planner {
-    /// The built-in profile `markdown` and the vocabularies that ship.
+    /// The built-in profiles and the vocabularies that ship.
     ///
     /// # Errors
-    /// [`Failure`] where the built-in profile is broken.
+    /// [`Failure`] where a built-in profile is broken.
     pub fn new() -> Result<Self, Failure> {
         Ok(Self {
             document_id: DocumentId::parse("BENCH-1")?,
-            profile: Profile::built_in("markdown")?,
+            profiles: Profiles::built_in()?,
             vocabulary: Vocabulary::default(),
             limits: MarkLimits::default(),
         })
     }
 
-    /// Marks and plans one text.
+    /// Detects the profile of one text, marks and plans it.
     ///
     /// # Errors
     /// [`PlanError`] where the text has no plan.
     pub fn plan(&self, text: &[u8]) -> Result<CutPlan, PlanError> {
+        let found = self.profiles.detect(text).profile;
+        let fallback = self.profiles.all().first();
+        // The detected profile is one of them.
+        let Some(profile) = self.profiles.get(&found).or(fallback) else {
+            return Err(MarkError::Manifest {
+                place: "profiles".into(),
+                expected: "at least one".into(),
+                observed: "none".into(),
+            }
+            .into());
+        };
+        self.plan_with(profile, text)
+    }
+
+    /// Marks and plans one text with a profile.
+    ///
+    /// # Errors
+    /// [`PlanError`] where the text has no plan.
+    pub fn plan_with(&self, profile: &Profile, text: &[u8]) -> Result<CutPlan, PlanError> {
         CutPlan::build(&PlanInput {
             document_id: &self.document_id,
             text,
-            profile: &self.profile,
+            profile,
             vocabulary: &self.vocabulary,
             publication_type: None,
             depends_on: &[],

@@ -26,14 +26,21 @@ use self::lines::{Line, first_lines};
 use self::tally::{Hits, Reader};
 
 /// So many lines that may designate are read, so that detection costs little on large texts.
-const MAX_LINES: usize = 1500;
+const MAX_LINES: usize = 400;
+/// So many lines are looked at for the signs of a convention.
+const MAX_MARK_LINES: usize = 400;
+/// Less of a profile's language than this, per mille, is none.
+const LEAST_LANGUAGE: u32 = 40;
 /// So many bytes of text are read for the language.
-const MAX_LANGUAGE_BYTES: usize = 24 << 10;
+const MAX_LANGUAGE_BYTES: usize = 8 << 10;
 
 /// The profiles that a document is held against.
 #[derive(Debug, Clone)]
 pub struct Profiles {
     profiles: Vec<Profile>,
+    /// Which profiles know a frequent word, or a letter beyond ASCII.
+    words: BTreeMap<String, Vec<usize>>,
+    letters: BTreeMap<char, Vec<usize>>,
 }
 
 /// How sure a detection is.
@@ -135,13 +142,23 @@ impl Profiles {
     /// [`ProfileError`] where one of them does not read, which the tests exclude.
     pub fn built_in() -> Result<Self, ProfileError> {
         let profiles = Profile::names().map(Profile::built_in).collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { profiles })
+        Ok(Self::new(profiles))
     }
 
     /// Profiles of one's own. The first one cuts what nothing else fits.
     #[must_use]
-    pub const fn new(profiles: Vec<Profile>) -> Self {
-        Self { profiles }
+    pub fn new(profiles: Vec<Profile>) -> Self {
+        let mut words: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+        let mut letters: BTreeMap<char, Vec<usize>> = BTreeMap::new();
+        for (i, profile) in profiles.iter().enumerate() {
+            for word in &profile.detection.words {
+                words.entry(word.clone()).or_default().push(i);
+            }
+            for letter in profile.detection.letters.chars().filter(|c| !c.is_ascii()) {
+                letters.entry(letter).or_default().push(i);
+            }
+        }
+        Self { profiles, words, letters }
     }
 
     /// The profile of that name.
@@ -165,11 +182,18 @@ impl Profiles {
             return found;
         }
         let lines = first_lines(text, MAX_LINES);
-        let language = Language::of(text, &self.profiles);
+        let head: Vec<&str> = text.lines().take(MAX_MARK_LINES).collect();
+        let language = Language::of(text, self);
         let mut ranking: Vec<Score> = Vec::new();
         for (i, profile) in self.profiles.iter().enumerate().filter(|(_, p)| p.format != Format::Xml) {
-            let hits = Reader::new(profile).read(text, &lines);
             let language = language.per_mille(i);
+            let reader = Reader::new(profile);
+            let marks = reader.marks(&head);
+            // What is in another language and has no sign of the convention needs no reading.
+            if i > 0 && language < LEAST_LANGUAGE && marks == 0 {
+                continue;
+            }
+            let hits = reader.read(text, marks, &lines);
             ranking.push(score(profile, i == 0, hits, language));
         }
         // Stable: a tie goes to the profile that comes first.
@@ -244,7 +268,7 @@ fn score(profile: &Profile, is_fallback: bool, hits: Hits, language: u32) -> Sco
     let counted = if is_fallback {
         // The profile for what no convention fits: headings count a little.
         (60 + 20 * u64::from(divisions + articles) + 10 * u64::from(plain)) * 60
-    } else if known < 40 && marks == 0 {
+    } else if known < u64::from(LEAST_LANGUAGE) && marks == 0 {
         0
     } else {
         (10 + counted) * known
@@ -262,18 +286,8 @@ struct Language {
 }
 
 impl Language {
-    fn of(text: &str, profiles: &[Profile]) -> Self {
-        let mut by_word: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
-        let mut by_letter: BTreeMap<char, Vec<usize>> = BTreeMap::new();
-        for (i, profile) in profiles.iter().enumerate() {
-            for word in &profile.detection.words {
-                by_word.entry(word).or_default().push(i);
-            }
-            for letter in profile.detection.letters.chars() {
-                by_letter.entry(letter).or_default().push(i);
-            }
-        }
-        let mut found = Self { words: 0, letters: 0, hits: alloc::vec![(0, 0); profiles.len()] };
+    fn of(text: &str, profiles: &Profiles) -> Self {
+        let mut found = Self { words: 0, letters: 0, hits: alloc::vec![(0, 0); profiles.profiles.len()] };
         for sample in samples(text) {
             for word in sample.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()) {
                 found.words += 1;
@@ -282,13 +296,13 @@ impl Language {
                 } else {
                     Cow::Owned(word.to_lowercase())
                 };
-                for &i in by_word.get(lower.as_ref()).into_iter().flatten() {
+                for &i in profiles.words.get(lower.as_ref()).into_iter().flatten() {
                     found.hits[i].0 += 1;
                 }
                 for c in lower.chars() {
                     found.letters += 1;
                     if !c.is_ascii() {
-                        for &i in by_letter.get(&c).into_iter().flatten() {
+                        for &i in profiles.letters.get(&c).into_iter().flatten() {
                             found.hits[i].1 += 1;
                         }
                     }

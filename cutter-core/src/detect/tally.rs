@@ -2,12 +2,9 @@
 
 use alloc::vec::Vec;
 
-use super::Line;
+use super::{Line, MAX_MARK_LINES};
 use crate::mark::line_designates;
 use crate::profile::{Format, Profile};
-
-/// So many lines are looked at for the signs of a convention.
-const MAX_MARK_LINES: usize = 600;
 
 /// Counts of lines.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -30,13 +27,17 @@ impl<'p> Reader<'p> {
         Self { profile, marks: profile.detection.lines.iter().map(|line| line.as_str()).collect() }
     }
 
-    pub(super) fn read(&self, text: &str, lines: &[Line<'_>]) -> Hits {
-        let mut hits = Hits::default();
-        if !self.marks.is_empty() {
-            let marked = |line: &&str| self.marks.iter().any(|mark| line.starts_with(mark));
-            let marks = text.lines().take(MAX_MARK_LINES).filter(marked).count();
-            hits.marks = u32::try_from(marks).unwrap_or(u32::MAX);
-        }
+    /// Lines that only this convention begins so.
+    pub(super) fn marks(&self, head: &[&str]) -> u32 {
+        let marked = |line: &&&str| {
+            let first = line.bytes().next();
+            self.marks.iter().any(|mark| mark.bytes().next() == first && line.starts_with(mark))
+        };
+        u32::try_from(head.iter().filter(marked).count()).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn read(&self, text: &str, marks: u32, lines: &[Line<'_>]) -> Hits {
+        let mut hits = Hits { marks, ..Hits::default() };
         if self.profile.format == Format::Underlined {
             hits.divisions = underlined(text);
         }

@@ -4,6 +4,7 @@
 //! first letter may begin one of the profile's designators, so that the cost stays that of
 //! reading the lines once.
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::profile::{After, NumberSide, Profile};
@@ -25,7 +26,7 @@ struct Firsts {
 }
 
 impl Firsts {
-    fn of(profile: &Profile, kinds: &[alloc::string::String]) -> Self {
+    fn of(profile: &Profile, kinds: &[String]) -> Self {
         let mut firsts = Self { ascii: [false; 128], others: Vec::new() };
         for designator in profile.designators.iter().filter(|d| kinds.contains(&d.kind)) {
             if !designator.prefix.is_empty() {
@@ -83,6 +84,7 @@ pub(super) fn paragraphs<'a>(
         return if profile.loose_headings { loose(profile, text, headings, shift) } else { Vec::new() };
     };
     let firsts = Firsts::of(profile, &rules.kinds);
+    let glued_words = glued_words(profile);
     let mut found = Vec::new();
     visit(text, headings, |line, after_blank| {
         let raw = &text[line.start..line.end];
@@ -102,7 +104,7 @@ pub(super) fn paragraphs<'a>(
             }
         }
         if rules.glued {
-            glued(profile, text, line, &firsts, shift, &mut found);
+            glued(profile, text, line, &glued_words, shift, &mut found);
         }
     });
     found
@@ -300,25 +302,35 @@ fn glued<'a>(
     profile: &'a Profile,
     text: &'a str,
     line: Line,
-    firsts: &Firsts,
+    words: &[String],
     shift: usize,
     found: &mut Vec<Node<'a>>,
 ) {
     let raw = &text[line.start..line.end];
-    let mut before = None;
-    for (i, c) in raw.char_indices() {
-        let ends = before.replace(c).is_some_and(|b| matches!(b, '.' | ';' | ':' | ')' | '”' | '"' | '/'));
-        if !ends || !c.is_uppercase() || !firsts.hold(c) {
-            continue;
-        }
-        let at = line.start + i;
-        if let Some(node) = candidate(profile, text, at, at, line.end, shift)
-            // Inside a line only a number of its own act is told from a reference.
-            && node.label.as_ref().is_some_and(|label| label.matches('.').count() >= 2)
-        {
-            found.push(node);
+    for word in words {
+        for (i, _) in raw.match_indices(word.as_str()) {
+            if !raw[..i].ends_with(['.', ';', ':', ')', '”', '"', '/']) {
+                continue;
+            }
+            let at = line.start + i;
+            if let Some(node) = candidate(profile, text, at, at, line.end, shift)
+                // Inside a line only a number of its own act is told from a reference.
+                && node.label.as_ref().is_some_and(|label| label.matches('.').count() >= 2)
+            {
+                found.push(node);
+            }
         }
     }
+}
+
+/// The words of cited designators with a capital, as they stand glued to a sentence.
+fn glued_words(profile: &Profile) -> Vec<String> {
+    let cited = profile.designators.iter().filter(|d| profile.citation_kinds.contains(&d.kind));
+    let capital = |word: &String| {
+        let mut letters = word.chars();
+        letters.next().map(|first| first.to_uppercase().chain(letters).collect())
+    };
+    cited.flat_map(|d| d.words.iter()).filter_map(capital).collect()
 }
 
 /// `##Title` without its blank, where the profile takes it for a heading.
