@@ -25,6 +25,8 @@ mod tally;
 use self::lines::{Line, first_lines};
 use self::tally::{Hits, Reader};
 
+/// Of a text so many bytes are looked at.
+const MAX_BYTES: usize = 128 << 10;
 /// So many lines that may designate are read, so that detection costs little on large texts.
 const MAX_LINES: usize = 400;
 /// So many lines are looked at for the signs of a convention.
@@ -177,8 +179,15 @@ impl Profiles {
     /// text that is not UTF-8 is read up to its first wrong byte.
     #[must_use]
     pub fn detect(&self, source: &[u8]) -> Detected {
-        let text = source.utf8_chunks().next().map_or("", |chunk| chunk.valid());
-        if let Some(found) = self.detect_xml(source) {
+        let head = source.get(..MAX_BYTES).unwrap_or(source);
+        let text = match core::str::from_utf8(head) {
+            Ok(text) => text,
+            // The first wrong byte, or a character that was cut in two.
+            Err(error) => {
+                head.utf8_chunks().next().map_or("", |c| c.valid().get(..error.valid_up_to()).unwrap_or(""))
+            }
+        };
+        if let Some(found) = self.detect_xml(head) {
             return found;
         }
         let lines = first_lines(text, MAX_LINES);
