@@ -20,6 +20,7 @@ mod assemble;
 mod blocks;
 mod designate;
 mod enumerate;
+mod fences;
 pub mod manifest;
 pub mod markdown;
 mod nest;

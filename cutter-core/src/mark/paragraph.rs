@@ -12,6 +12,7 @@ use crate::profile::{After, NumberSide, Profile};
 use super::Region;
 use super::blocks::plain_title;
 use super::designate::{Designation, designate};
+use super::fences::Fences;
 use super::node::{Node, Title, read};
 
 /// Of a line so much is read for its designator.
@@ -167,50 +168,11 @@ fn holds(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-fn line_end(bytes: &[u8], at: usize) -> usize {
+pub(super) fn line_end(bytes: &[u8], at: usize) -> usize {
     match bytes[at..].iter().position(|&b| b == b'\n' || b == b'\r') {
         None => bytes.len(),
         Some(i) if bytes[at + i] == b'\r' && bytes.get(at + i + 1) == Some(&b'\n') => at + i + 2,
         Some(i) => at + i + 1,
-    }
-}
-
-/// Code fences that are closed again. An unclosed one hides nothing: in a law it is noise.
-struct Fences<'t> {
-    text: &'t str,
-    /// No line from here on closes a fence of that mark.
-    none_after: [usize; 2],
-}
-
-impl<'t> Fences<'t> {
-    const fn new(text: &'t str) -> Self {
-        Self { text, none_after: [usize::MAX; 2] }
-    }
-
-    /// Where the line after the fence's end starts, if a fence opens at `start` and closes.
-    fn closes_at(&mut self, start: usize, line: &[u8]) -> Option<usize> {
-        let inner = line.trim_ascii_start();
-        let mark = *inner.first().filter(|&&b| b == b'`' || b == b'~')?;
-        let length = inner.iter().take_while(|&&b| b == mark).count();
-        let known = &mut self.none_after[usize::from(mark == b'~')];
-        if length < 3 || (mark == b'`' && inner[length..].contains(&b'`')) || start >= *known {
-            return None;
-        }
-        let bytes = self.text.as_bytes();
-        let mut at = start + line.len();
-        while at < bytes.len() {
-            let end = line_end(bytes, at);
-            let close = bytes[at..end].trim_ascii();
-            if close.len() >= length && close.iter().all(|&b| b == mark) {
-                return Some(end);
-            }
-            at = end;
-        }
-        // A longer fence may fail where a shorter one would close, so only three count for all.
-        if length == 3 {
-            *known = start;
-        }
-        None
     }
 }
 
@@ -224,13 +186,15 @@ fn candidate<'a>(
     shift: usize,
 ) -> Option<Node<'a>> {
     let rules = profile.paragraphs.as_ref()?;
-    let raw = text[at..end].trim_end();
-    let mut cut = raw.len().min(MAX_READ_BYTES);
-    while !raw.is_char_boundary(cut) {
+    let whole = &text[at..end];
+    let mut cut = whole.len().min(MAX_READ_BYTES);
+    while !whole.is_char_boundary(cut) {
         cut -= 1;
     }
-    let plain = plain_title(&raw[..cut]);
+    let plain = plain_title(whole[..cut].trim_end());
     let found = designate(profile, &plain)?;
+    // Only behind a designator: a line may hold many places to look at, and end in many blanks.
+    let raw = whole.trim_end();
     let short = rules.max_bytes == 0 || raw.len() <= usize::try_from(rules.max_bytes).unwrap_or(usize::MAX);
     if !designates(profile, &found, short) {
         return None;
@@ -307,20 +271,25 @@ fn glued<'a>(
     found: &mut Vec<Node<'a>>,
 ) {
     let raw = &text[line.start..line.end];
-    for word in words {
-        for (i, _) in raw.match_indices(word.as_str()) {
-            if !raw[..i].ends_with(['.', ';', ':', ')', '”', '"', '/']) {
-                continue;
-            }
-            let at = line.start + i;
-            if let Some(node) = candidate(profile, text, at, at, line.end, shift)
-                // Inside a line only a number of its own act is told from a reference.
-                && node.label.as_ref().is_some_and(|label| label.matches('.').count() >= 2)
-            {
-                found.push(node);
-            }
+    let glued = |word: &String| {
+        let ends = |at: &usize| raw[..*at].ends_with(['.', ';', ':', ')', '”', '"', '/']);
+        raw.match_indices(word.as_str()).map(|(at, _)| at).filter(ends).collect::<Vec<_>>()
+    };
+    let mut places: Vec<usize> = words.iter().flat_map(glued).map(|at| line.start + at).collect();
+    places.sort_unstable();
+    places.dedup();
+    // From the last one back, because each ends where the next one begins.
+    let (first, mut end) = (found.len(), line.end);
+    for at in places.into_iter().rev() {
+        if let Some(node) = candidate(profile, text, at, at, end, shift)
+            // Inside a line only a number of its own act is told from a reference.
+            && node.label.as_ref().is_some_and(|label| label.matches('.').count() >= 2)
+        {
+            found.push(node);
+            end = at;
         }
     }
+    found[first..].reverse();
 }
 
 /// The words of cited designators with a capital, as they stand glued to a sentence.

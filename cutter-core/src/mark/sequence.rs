@@ -40,6 +40,11 @@ fn split(label: &str) -> Option<(&str, u32)> {
     Some((&label[..start], label[start..digits_end].parse().ok()?))
 }
 
+/// The number that is due after `number`; the largest there is, is due again.
+const fn next(number: u32) -> u32 {
+    number.saturating_add(1)
+}
+
 /// Drops lines of text that only refer to an article: their number does not go on from the
 /// one before, and the one that is due still comes. What was dropped, for the approver.
 pub(super) fn keep_sequence(
@@ -86,13 +91,15 @@ pub(super) fn keep_sequence(
         let ahead = || articles[at..].iter().take(LOOK_AHEAD).filter_map(|&j| numbers[j]);
         let keeps = match before {
             _ if !node.paragraph => true,
-            Some(last) if strict => number == last + 1 && ahead().next().is_some_and(|next| next > number),
+            Some(last) if strict => {
+                number == next(last) && ahead().next().is_some_and(|after| after > number)
+            }
             None if strict => number == 1 && ahead().next() == Some(2),
             None => number <= 1 || !ahead().any(|n| n == 1),
-            Some(last) if number == last || number == last + 1 => true,
-            Some(last) if number > last => !ahead().any(|n| n == last + 1),
+            Some(last) if number == last || number == next(last) => true,
+            Some(last) if number > last => !ahead().any(|n| n == next(last)),
             // Back: a restart, if what comes next goes on from here and not from before.
-            Some(last) => number == 1 && ahead().next() == Some(2) && !ahead().any(|n| n == last + 1),
+            Some(last) => number == 1 && ahead().next() == Some(2) && !ahead().any(|n| n == next(last)),
         };
         if keeps {
             before = Some(number);
@@ -155,10 +162,10 @@ pub(super) fn gaps(candidates: &[Candidate], kinds: &[String], lines: &mut Lines
         }
         let Some(number) = last_number(label) else { continue };
         let key = (context(candidate, kinds), kind, number.prefix);
-        let due = seen.get(&key).map_or(1, |&n| n + 1);
+        let due = seen.get(&key).map_or(1, |&n| next(n));
         let restarts = number.first == 1;
         if number.first > due && !restarts && (seen.contains_key(&key) || number.prefix.is_empty()) {
-            let missing = if number.first == due + 1 {
+            let missing = if number.first == next(due) {
                 format!("{}{due} is missing", number.prefix)
             } else {
                 format!("{}{due} to {} are missing", number.prefix, number.first - 1)

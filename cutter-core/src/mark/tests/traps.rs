@@ -183,3 +183,26 @@ fn limits_and_forbidden_prefixes() {
 }
 
 use crate::profile::{FoldTitles, Nesting};
+
+#[test]
+fn the_largest_numbers_there_are() {
+    // One more than the first would not be a number any more.
+    for text in [
+        "第四二九四九六七二九五条　一\n\n第四二九四九六七二九四条　二\n\n第一条　三\n",
+        "## 第四二九四九六七二九五条\n\n## 第四二九四九六七二九五条之四二九四九六七二九五\n\n## 第一条\n",
+        "第429496729条　一\n\n第999999999条　二\n",
+    ] {
+        assert!(lawful_as("cn", text).candidates.len() > 1, "{text}");
+    }
+    let marked = lawful_as("cn", "## 第四二九四九六七二九五条\n\n## 第四二九四九六七二九五条之一\n");
+    assert_eq!(names(&marked), ["art-4294967295", "art-4294967295+1"]);
+}
+
+#[test]
+fn designators_in_one_line_end_where_the_next_begins() {
+    let text = "\n\nX.Điều 44.4.NĐ.1. Một.Điều 44.4.NĐ.2. Hai.Điều 44.4.NĐ.3. Ba   \n\ntext\n";
+    let marked = lawful_as("vn-phapdien", text);
+    assert_eq!(names(&marked), ["front", "art-44.4.ndd.1", "art-44.4.ndd.2", "art-44.4.ndd.3"]);
+    let heads = headings(text, &marked);
+    assert_eq!(heads, ["Điều 44.4.NĐ.1. Một.", "Điều 44.4.NĐ.2. Hai.", "Điều 44.4.NĐ.3. Ba"]);
+}
