@@ -38,6 +38,9 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 /// The schema number that this build reads.
 pub const PROFILE_SCHEMA: u32 = 1;
 
+/// What each field of a profile means, as Markdown: made of the documentation of the fields.
+pub const PROFILE_SCHEMA_PAGE: &str = include_str!("profile/schema.md");
+
 /// The built-in profiles, by name.
 const BUILT_IN: [(&str, &str); 23] = [
     ("markdown", include_str!("profile/markdown.json")),

@@ -84,7 +84,6 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::prelude::rust_2024::*;
 
     #[test]
     fn kinds_are_called_by_address_vocabulary_and_the_words_of_the_language() {
@@ -108,7 +107,7 @@ mod tests {
         ] {
             let mut cut = Profile::built_in(profile).unwrap();
             cut.depth = Some(1);
-            cut.cut_down_to(word).unwrap_or_else(|e| panic!("{e}"));
+            cut.cut_down_to(word).unwrap();
             let deepest = cut.xml.as_ref().map_or(cut.deepest.clone(), |xml| xml.deepest.clone());
             assert_eq!((deepest.as_deref(), cut.depth), (Some(want), None), "{profile} {word}");
         }

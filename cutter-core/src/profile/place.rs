@@ -16,8 +16,7 @@ use super::Profile;
 /// it is about the whole.
 pub(super) fn of(profile: &Value, complaint: &str) -> String {
     let mut path: Vec<Step> = Vec::new();
-    loop {
-        let Some(here) = at(profile, &path) else { break };
+    while let Some(here) = at(profile, &path) {
         if lacks(profile, &path, complaint) {
             break;
         }
@@ -97,7 +96,6 @@ fn read(value: Value) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::prelude::rust_2024::*;
 
     fn place(edit: impl FnOnce(&mut Value)) -> String {
         let json = Profile::built_in_json("vn").unwrap();
