@@ -18,6 +18,7 @@ Start here:
   demo          The whole story on a private database, narrated, in a minute
   init          Make home folder, private database, keys and cutter.toml
   plan          Show the units that a cut would make; no database
+  profile       Conventions of documents: list, show, test, explain
   diff          What a new version of a document changes, unit by unit
   doctor        What is installed, reachable, granted, pinned; each finding with its fix
 
@@ -111,6 +112,7 @@ enum Command {
     Demo(commands::demo::DemoArgs),
     Init(commands::init::InitArgs),
     Plan(commands::plan::PlanArgs),
+    Profile(commands::profile::ProfileArgs),
     Diff(commands::diff::DiffArgs),
     Doctor(commands::doctor::DoctorArgs),
     Source(commands::source::SourceArgs),
@@ -183,6 +185,7 @@ fn dispatch(cx: &Context, command: Command) -> Outcome {
         Command::Demo(args) => commands::demo::run(cx, &args),
         Command::Init(args) => commands::init::run(cx, &args),
         Command::Plan(args) => commands::plan::run(cx, &args),
+        Command::Profile(args) => commands::profile::run(cx, &args),
         Command::Diff(args) => commands::diff::run(cx, &args),
         Command::Doctor(args) => commands::doctor::run(cx, &args),
         Command::Source(args) => commands::source::run(cx, &args),

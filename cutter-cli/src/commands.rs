@@ -12,6 +12,7 @@ pub(crate) mod init;
 pub(crate) mod man;
 pub(crate) mod orchestrate;
 pub(crate) mod plan;
+pub(crate) mod profile;
 pub(crate) mod source;
 pub(crate) mod sovereign;
 pub(crate) mod unit;

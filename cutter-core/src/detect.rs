@@ -15,13 +15,16 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::mark::Marked;
 use crate::mark::xml::xml_root;
 use crate::profile::{Format, Profile, ProfileError};
 
+mod choice;
+mod explain;
 mod lines;
 mod tally;
 
+pub use self::choice::{Cost, Detection, RunnerUp};
+pub use self::explain::{LineReason, explain};
 use self::lines::{Line, first_lines};
 use self::tally::{Hits, Reader};
 
@@ -103,37 +106,6 @@ impl Detected {
     #[must_use]
     pub fn runner_up(&self) -> Option<&str> {
         self.ranking.iter().map(|score| score.profile.as_str()).find(|name| *name != self.profile)
-    }
-}
-
-/// What a cut with a profile would cost: the numbers to compare two profiles by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cost {
-    /// Units.
-    pub units: usize,
-    /// Addresses that got `~n`.
-    pub duplicates: usize,
-    /// Units with nothing after their designator or heading.
-    pub empty: usize,
-    /// The bytes of the largest unit.
-    pub largest: usize,
-    /// Numbers that are missing where they were due.
-    pub gaps: u32,
-}
-
-impl Cost {
-    /// Of what a marker found in `source`.
-    #[must_use]
-    pub fn of(marked: &Marked, source: &[u8]) -> Self {
-        let is_empty =
-            |start: usize, end: usize| source.get(start..end).is_none_or(|body| body.trim_ascii().is_empty());
-        Self {
-            units: marked.candidates.len(),
-            duplicates: marked.duplicates.len(),
-            empty: marked.candidates.iter().filter(|c| is_empty(c.body_start, c.end)).count(),
-            largest: marked.candidates.iter().map(|c| c.end - c.start).max().unwrap_or(0),
-            gaps: marked.gaps,
-        }
     }
 }
 

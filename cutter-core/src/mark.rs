@@ -330,6 +330,11 @@ pub(crate) fn line_designates<'p>(
     (heading || paragraph::designates(profile, &found, short)).then_some(found.kind)
 }
 
+/// The kind that a line would designate, were it a heading.
+pub(crate) fn line_kind<'p>(profile: &'p Profile, plain: &str) -> Option<&'p str> {
+    designate::designate(profile, plain).map(|found| found.kind)
+}
+
 fn region_text(text: &str, region: Region) -> Result<&str, MarkError> {
     text.get(region.start..region.end).ok_or(MarkError::Region {
         start: region.start,

@@ -15,8 +15,12 @@ use crate::address::unit_kind_of;
 use crate::canonical::{CanonicalError, ParseStrictError, digest_of, parse_strict};
 use crate::digest::Digest;
 
+mod depth;
+mod place;
 mod rules;
 mod xml;
+
+pub use depth::NoSuchKind;
 
 pub use rules::{
     After, BareNumeral, Designator, Detection as DetectionRules, Enumerator, FoldTitles, Format, Nesting,
@@ -33,6 +37,9 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 
 /// The schema number that this build reads.
 pub const PROFILE_SCHEMA: u32 = 1;
+
+/// What each field of a profile means, as Markdown: made of the documentation of the fields.
+pub const PROFILE_SCHEMA_PAGE: &str = include_str!("profile/schema.md");
 
 /// The built-in profiles, by name.
 const BUILT_IN: [(&str, &str); 23] = [
@@ -173,9 +180,11 @@ pub enum ProfileError {
     #[error("profile is {0}")]
     Json(#[from] ParseStrictError),
     /// JSON of another shape.
-    #[error("profile has a wrong shape: {reason}")]
+    #[error("profile{}{field}: {reason}", if field.is_empty() { "" } else { " field " })]
     Shape {
-        /// Which field, and what was expected.
+        /// Which field, as `designators[3].rank`; empty for the whole.
+        field: String,
+        /// What was expected there, and observed.
         reason: String,
     },
     /// A value that no cut can use.
@@ -208,8 +217,10 @@ impl Profile {
     /// [`ProfileError`] naming the place, the field and what was expected.
     pub fn from_json(bytes: &[u8]) -> Result<Self, ProfileError> {
         let value = parse_strict(bytes)?;
-        let profile: Self =
-            serde_json::from_value(value).map_err(|e| ProfileError::Shape { reason: e.to_string() })?;
+        let profile: Self = serde_json::from_value(value.clone()).map_err(|e| {
+            let reason = e.to_string();
+            ProfileError::Shape { field: place::of(&value, &reason), reason }
+        })?;
         profile.check()?;
         Ok(profile)
     }
@@ -300,7 +311,8 @@ impl Profile {
         let lower = (self.designators.iter().flat_map(|d| &d.words))
             .chain(self.number_words.keys())
             .chain(self.plural_words.iter().chain(&self.range_words).chain(&self.suffix_words))
-            .chain(self.title_section_types.iter().map(|rule| &rule.title));
+            .chain(self.title_section_types.iter().map(|rule| &rule.title))
+            .chain(self.enumerators.iter().flat_map(|rule| &rule.names));
         for word in lower {
             if word.is_empty() || *word != word.to_lowercase() {
                 return wrong("a word list", "words in lower case", word);

@@ -8,7 +8,9 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::address::unit_kind_of;
 use crate::approval::ApprovalPolicy;
+use crate::detect::Detection;
 use crate::limits;
 use crate::machine::run::Phase;
 use crate::port::backup::BackupScope;
@@ -37,6 +39,9 @@ pub struct RunSettings {
     pub lifecycle_actor: String,
     /// The profile to cut with.
     pub profile: Profile,
+    /// How the profile was detected; `None` where the operator chose it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detection: Option<Detection>,
     /// From the vocabulary `publication_type`; `None` takes the profile's.
     pub publication_type: Option<String>,
     /// Entries that must be S8 first (G-CUT-DEPS).
@@ -66,6 +71,7 @@ impl RunSettings {
             approval,
             lifecycle_actor: lifecycle_actor.to_owned(),
             profile,
+            detection: None,
             publication_type: None,
             depends_on: Vec::new(),
         }
@@ -89,7 +95,7 @@ impl RunSettings {
         let caps: Vec<String> =
             self.phase_soft_cap_minutes.iter().map(|(phase, minutes)| format!("{phase} {minutes}")).collect();
         let line = |name: &str, value: String| (name.to_owned(), value);
-        alloc::vec![
+        let mut lines = alloc::vec![
             line("phase_soft_cap_minutes", caps.join(", ")),
             line("run_hard_cap_minutes", self.run_hard_cap_minutes.to_string()),
             line("max_candidates", self.max_candidates.to_string()),
@@ -98,13 +104,29 @@ impl RunSettings {
             line("backup_scope", self.backup_scope.as_str().to_owned()),
             line("backup_fingerprint", self.backup_fingerprint.clone()),
             line("lifecycle_actor", self.lifecycle_actor.clone()),
-            line("profile", format!("{} version {}", self.profile.name, self.profile.version)),
             line(
                 "publication_type",
                 self.publication_type.clone().unwrap_or_else(|| "the profile's".to_owned())
             ),
             line("depends_on", list(&self.depends_on)),
-        ]
+            line(
+                "profile",
+                format!("{} version {}, {}", self.profile.name, self.profile.version, self.cut_depth())
+            ),
+        ];
+        match &self.detection {
+            Some(detection) => lines.extend(detection.lines()),
+            None => lines.push(line("profile_chosen", "chosen by the operator".to_owned())),
+        }
+        lines
+    }
+
+    fn cut_depth(&self) -> String {
+        match (&self.profile.deepest, self.profile.depth) {
+            (_, Some(levels)) => format!("at most {levels} levels"),
+            (Some(kind), None) => format!("down to {}", unit_kind_of(kind).unwrap_or(kind)),
+            (None, None) => "all levels".to_owned(),
+        }
     }
 
     /// The hard cap in milliseconds.

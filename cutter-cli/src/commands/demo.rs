@@ -17,6 +17,7 @@ use crate::commands::RunArg;
 use crate::commands::init::{self, InitArgs};
 use crate::commands::orchestrate::{self, CutArgs};
 use crate::commands::plan::{CutOptions, read_bounded};
+use crate::commands::profile::AUTO;
 use crate::commands::source::{self, AddArgs};
 use crate::commands::sovereign::{self, RunFolder, Signing};
 use crate::commands::verify::{self, VerifyArgs};
@@ -177,7 +178,7 @@ fn story(cx: &Context, home: &Path, file: Option<&Path>) -> Outcome {
 /// The demo is generous: any document of the size that cutter reads may be shown.
 fn generous() -> CutOptions {
     CutOptions {
-        profile: "markdown".to_owned(),
+        profile: AUTO.to_owned(),
         depth: None,
         publication_type: None,
         depends_on: Vec::new(),

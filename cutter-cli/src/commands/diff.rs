@@ -34,7 +34,8 @@ use crate::render::{self, BAD, DIM, GOOD, HEAD, WARN, paint};
 /// Bodies are matched before addresses: where an article is inserted and all that follow are
 /// counted anew, they are renumbered, not changed. `619 ‰ alike` says how much of the wording
 /// is common; "the same words" that only layout or punctuation differ. Text outside the body
-/// region (front matter, say) is no part of any unit and is not compared.
+/// region (front matter, say) is no part of any unit and is not compared. The profile is
+/// detected on NEW and cuts both, unless `--profile` names one.
 #[derive(Debug, Args)]
 #[command(
     verbatim_doc_comment,

@@ -8,11 +8,11 @@ use cutter_core::inspect::document_id_of_file_name;
 use cutter_core::limits;
 use cutter_core::mark::{ManifestMarker, MarkLimits, Marker};
 use cutter_core::plan::{CutPlan, PlanInput, UnitTree};
-use cutter_core::profile::Profile;
 use cutter_core::vocabulary::Vocabulary;
 use serde_json::{Value, json};
 
 use crate::app::Context;
+use crate::commands::profile::{self, AUTO, Chosen, Depth};
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, DIM, HEAD, paint};
@@ -23,13 +23,19 @@ use crate::render::{self, DIM, HEAD, paint};
 /// the ones that a run of the same document prints. The document id, if none is given, is
 /// the file's name without its extension, in capitals, with `-` for everything that is
 /// neither letter nor digit, and `DOC-` before it if it does not begin with a letter.
+///
+/// The convention of the document is detected: the plan says which profile cut, how sure that
+/// is, on what evidence, and what the runner-up would cost. Look at it before you cut: with
+/// low confidence, at numbers that are missing, at duplicates. `--profile` overrides it.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   cutter plan charter.md
   cutter plan charter.md --document-id CITY-CHARTER --depth 2
+  cutter plan decree.md --depth clause       # articles and their clauses
+  cutter plan gesetz.md --profile de --depth Absatz
   cutter plan charter.md --json | jq '.units[].address'
-  cutter plan law.md --profile my-profile.json
+  cutter plan law.md --profile ./my-profile.json
   cutter plan law.md --manifest spans.json")]
 pub(crate) struct PlanArgs {
     /// The source document: UTF-8 text.
@@ -47,12 +53,13 @@ pub(crate) struct PlanArgs {
 /// What `plan` and `orchestrate cut` have in common.
 #[derive(Debug, Args)]
 pub(crate) struct CutOptions {
-    /// A built-in profile's name, or a file with one (JSON).
-    #[arg(long, value_name = "NAME|FILE", default_value = "markdown")]
+    /// `auto` detects the built-in profile that fits; else its name, or the path of your own.
+    #[arg(long, value_name = "auto|NAME|FILE", default_value = AUTO)]
     pub(crate) profile: String,
-    /// Merge headings deeper than this into the unit above them.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) depth: Option<u32>,
+    /// How deep: a number of levels, or a kind (article, clause, point, or its name in the law's
+    /// language: khoản, Absatz, 항); what is deeper stays in the unit above it.
+    #[arg(long, value_name = "N|KIND")]
+    pub(crate) depth: Option<Depth>,
     /// From the vocabulary publication_type; else the profile's.
     #[arg(long, value_name = "WORD")]
     pub(crate) publication_type: Option<String>,
@@ -71,21 +78,10 @@ pub(crate) struct CutOptions {
 }
 
 impl CutOptions {
-    /// The profile: a built-in one, or a file.
-    pub(crate) fn profile(&self) -> Result<Profile, Failure> {
-        let path = Path::new(&self.profile);
-        let is_file = path.extension().is_some() || self.profile.contains('/');
-        let profile = if is_file {
-            let bytes = std::fs::read(path).map_err(|e| Failure::io("read", path, &e))?;
-            Profile::from_json(&bytes)
-        } else {
-            Profile::built_in(&self.profile)
-        };
-        let mut profile = profile.map_err(|e| Failure::usage(format!("profile {}: {e}", self.profile)))?;
-        if self.depth.is_some() {
-            profile.depth = self.depth;
-        }
-        Ok(profile)
+    /// The profile for a text: the one named, or the one detected.
+    pub(crate) fn choose(&self, text: &[u8]) -> Result<Chosen, Failure> {
+        let max = self.max_document_bytes.unwrap_or(limits::MAX_DOCUMENT_BYTES);
+        profile::choose(&self.profile, self.depth.as_ref(), text, max)
     }
 }
 
@@ -111,7 +107,7 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
     let max = args.cut.max_document_bytes.unwrap_or(limits::MAX_DOCUMENT_BYTES);
     let text = read_bounded(&args.file, max)?;
     let document_id = document_id(args.document_id.as_deref(), &args.file)?;
-    let profile = args.cut.profile()?;
+    let chosen = args.cut.choose(&text)?;
     let mark_limits = mark_limits(&args.cut, max)?;
     let manifest = match &args.manifest {
         None => None,
@@ -125,7 +121,7 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
     let plan = CutPlan::build(&PlanInput {
         document_id: &document_id,
         text: &text,
-        profile: &profile,
+        profile: &chosen.profile,
         vocabulary: &vocabulary,
         publication_type: args.cut.publication_type.as_deref(),
         depends_on: &args.cut.depends_on,
@@ -133,6 +129,10 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
         marker: manifest.as_ref().map(|m| m as &dyn Marker),
     })
     .map_err(|e| Failure::usage(format!("{}: {e}", args.file.display())))?;
+    if let Some(warning) = chosen.warning() {
+        cx.out.warn(format!("{}: {warning}", args.file.display()));
+        cx.out.note(format!("next: cutter profile explain {}", args.file.display()));
+    }
     for warning in &plan.warnings {
         let line = warning.line.map(|n| format!(":{n}")).unwrap_or_default();
         cx.out.warn(format!("{}{line}: {} ({})", args.file.display(), warning.message, warning.code));
@@ -149,7 +149,7 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
     count_within(cx, args, &plan)?;
     let exit =
         if plan.forbidden.is_empty() && plan.unknown_words.is_empty() { Exit::DONE } else { Exit::FAILED };
-    cx.out.result_as(exit, || people(&args.file, &plan), &machine(&args.file, &plan)?)
+    cx.out.result_as(exit, || people(&args.file, &plan, &chosen), &machine(&args.file, &plan, &chosen)?)
 }
 
 /// A run refuses more units than the cap. A plan shows them all the same, unless a cap was
@@ -193,7 +193,7 @@ pub(crate) fn mark_limits(cut: &CutOptions, max_bytes: u64) -> Result<MarkLimits
 }
 
 /// Exactly the fields that are documented.
-fn machine(file: &Path, plan: &CutPlan) -> Result<Value, Failure> {
+fn machine(file: &Path, plan: &CutPlan, chosen: &Chosen) -> Result<Value, Failure> {
     let unit = |row: &cutter_core::plan::PlanRow| {
         json!({
             "ordinal": row.ordinal,
@@ -219,6 +219,7 @@ fn machine(file: &Path, plan: &CutPlan) -> Result<Value, Failure> {
             "sha256": plan.region.sha256.to_hex(),
         },
         "profile": { "name": plan.profile.name, "version": plan.profile.version, "why": plan.why },
+        "detection": chosen.machine(),
         "units": plan.rows.iter().map(unit).collect::<Vec<_>>(),
         "duplicates": value(serde_json::to_value(&plan.duplicates))?,
         "warnings": value(serde_json::to_value(&plan.warnings))?,
@@ -227,7 +228,7 @@ fn machine(file: &Path, plan: &CutPlan) -> Result<Value, Failure> {
     }))
 }
 
-fn people(file: &Path, plan: &CutPlan) -> String {
+fn people(file: &Path, plan: &CutPlan, chosen: &Chosen) -> String {
     let mut text = format!(
         "{}  {}\n{}\n\n",
         paint(HEAD, plan.document_id.as_str()),
@@ -244,6 +245,8 @@ fn people(file: &Path, plan: &CutPlan) -> String {
             ));
         }
     }
+    text.push('\n');
+    text.push_str(&chosen.people());
     text.push('\n');
     text.push_str(&render::fields(&[
         ("document", format!("{} ({} bytes)", file.display(), plan.document.bytes)),

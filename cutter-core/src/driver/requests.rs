@@ -105,6 +105,8 @@ impl Run<'_> {
         let grants = self.ports.reader.grants().await.map_err(|e| self.halt(e))?;
         let facts = self.inputs();
         let acknowledged = self.acknowledged();
+        let settings = &self.sidecar.settings;
+        let unsure = settings.detection.as_ref().and_then(|d| d.warning(&settings.profile.name));
         let plan = self.plan().await?;
         let units = plan.rows.iter().map(|r| UnitLine {
             address: r.canonical_address.to_string(),
@@ -120,7 +122,7 @@ impl Run<'_> {
             Some(line) => format!("line {line}: {}: {}", w.code, w.message),
             None => format!("{}: {}", w.code, w.message),
         });
-        let warnings = warnings.chain(acknowledged).collect();
+        let warnings = unsure.into_iter().chain(warnings).chain(acknowledged).collect();
         Ok(RequestReport {
             ask: ask.clone(),
             run_id: self.sidecar.run_id.to_string(),

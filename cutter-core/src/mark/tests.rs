@@ -4,6 +4,7 @@ use super::*;
 use std::vec::Vec;
 
 mod laws;
+mod lists;
 mod names;
 mod plain;
 mod traps;

@@ -207,9 +207,28 @@ pub struct Enumerator {
     pub numeral: Numeral,
     /// What follows the number, one of these.
     pub close: Vec<String>,
-    /// The letters in order, where they are not a to z: `abcdđeghiklmnopqrstuvxy`.
+    /// The letters in order, as printed, where they are not a to z of either case:
+    /// `abcdđeghiklmnopqrstuvxy`. With blanks between them where one has two signs: `g h ch i`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub letters: String,
+    /// What people call it, lower case: `khoản`, `absatz`. A word for `--depth`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    /// The first number that is printed, where it is not 1: a Japanese article's first 項 bears
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<u32>,
+    /// The line before must be empty, so that a line that wraps before a number is no item.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub blank_before: bool,
+    /// The items of one list stand at one indentation, which tells lists inside a list apart
+    /// where all are numbered alike.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub aligned: bool,
+    /// The first item is the first text of its article: with a sentence before it, the list is
+    /// of the next deeper kind.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub leads: bool,
 }
 
 /// The kind of headings that begin with a bare numeral and a full stop.

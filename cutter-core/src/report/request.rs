@@ -99,7 +99,7 @@ pub struct RequestReport {
 const FACTS_MAX: usize = 36;
 const LISTED_MAX: usize = 6;
 const PINS_MAX: usize = 22;
-const SETTINGS_MAX: usize = 16;
+const SETTINGS_MAX: usize = 24;
 const EVIDENCE_MAX: usize = 10;
 const KINDS_MAX: usize = 8;
 

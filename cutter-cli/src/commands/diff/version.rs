@@ -7,12 +7,14 @@ use cutter_core::compare::UnitFact;
 use cutter_core::limits;
 use cutter_core::plan::{CutPlan, PlanInput};
 use cutter_core::port::database::{Reader as _, UnitQuery, UnitRow};
+use cutter_core::profile::Profile;
 use cutter_core::vocabulary::Vocabulary;
 use futures_executor::block_on;
 use serde_json::{Value, json};
 
 use super::DiffArgs;
 use crate::app::Context;
+use crate::commands::profile::Chosen;
 use crate::commands::{plan, unit};
 use crate::failure::Failure;
 use crate::wire;
@@ -102,11 +104,27 @@ pub(super) fn load(cx: &Context, args: &DiffArgs) -> Result<(Version, Version), 
         )));
     }
     let document_id = plan::document_id(first, Path::new(&args.new))?;
-    let one = |given: &str, stored: Option<Stored<'_>>| match stored {
-        Some(stored) => from_database(cx, given, &stored),
-        None => from_file(cx, args, given, &document_id),
+    let max = args.cut.max_document_bytes.unwrap_or(limits::MAX_DOCUMENT_BYTES);
+    let text = |given: &str, stored: &Option<Stored<'_>>| match stored {
+        Some(_) => Ok(None),
+        None => plan::read_bounded(Path::new(given), max).map(Some),
     };
-    Ok((one(&args.old, old)?, one(&args.new, new)?))
+    let (old_text, new_text) = (text(&args.old, &old)?, text(&args.new, &new)?);
+    // Both are cut with one profile: the one that fits the newer text.
+    let chosen = match new_text.as_ref().or(old_text.as_ref()) {
+        Some(text) => Some(args.cut.choose(text)?),
+        None => None,
+    };
+    if let Some(warning) = chosen.as_ref().and_then(Chosen::warning) {
+        let file = if new_text.is_some() { &args.new } else { &args.old };
+        cx.out.warn(format!("{file}: {warning}"));
+    }
+    let one = |given: &str, stored: Option<Stored<'_>>, text: Option<Vec<u8>>| match (stored, text, &chosen) {
+        (Some(stored), _, _) => from_database(cx, given, &stored),
+        (None, Some(text), Some(chosen)) => from_file(cx, args, given, &document_id, text, &chosen.profile),
+        _ => Err(Failure::internal(format!("{given} was not read"))),
+    };
+    Ok((one(&args.old, old, old_text)?, one(&args.new, new, new_text)?))
 }
 
 fn from_file(
@@ -114,14 +132,14 @@ fn from_file(
     args: &DiffArgs,
     given: &str,
     document_id: &DocumentId,
+    text: Vec<u8>,
+    profile: &Profile,
 ) -> Result<Version, Failure> {
     let max = args.cut.max_document_bytes.unwrap_or(limits::MAX_DOCUMENT_BYTES);
-    let text = plan::read_bounded(Path::new(given), max)?;
-    let profile = args.cut.profile()?;
     let plan = CutPlan::build(&PlanInput {
         document_id,
         text: &text,
-        profile: &profile,
+        profile,
         vocabulary: &Vocabulary::default(),
         publication_type: args.cut.publication_type.as_deref(),
         depends_on: &args.cut.depends_on,

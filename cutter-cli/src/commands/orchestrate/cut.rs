@@ -6,10 +6,12 @@ use cutter_core::machine::run::Phase;
 use cutter_core::port::backup::BackupScope;
 use cutter_core::settings::RunSettings;
 use cutter_core::sidecar::Mode;
+use futures_executor::block_on;
 
 use super::present;
 use crate::app::Context;
 use crate::commands::plan::CutOptions;
+use crate::commands::profile::{AUTO, Chosen};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use crate::wire::{self, Driving, Opened};
@@ -19,12 +21,14 @@ use crate::wire::{self, Driving, Opened};
 /// The document must be registered (`cutter source add`). The run marks and plans it, takes
 /// an encrypted backup, probes the grants, files a document for each phase, and pauses where
 /// the sovereign must approve. `--dry-run` stops before any write outside its own folder.
-/// All settings are fixed here and shown to the sovereign.
+/// All settings are fixed here and shown to the sovereign, with the profile: which one, by what
+/// evidence it was detected, and what the runner-up would cost.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   cutter orchestrate cut --document-id CITY-CHARTER
   cutter orchestrate cut --document-id CITY-CHARTER --dry-run
+  cutter orchestrate cut --document-id GG --profile de --depth article
   cutter orchestrate cut --document-id BGB --max-candidates 6000 --phase-cap mark=10 --json")]
 pub(crate) struct CutArgs {
     /// The document, as registered.
@@ -64,7 +68,8 @@ pub(crate) fn run(cx: &Context, args: &CutArgs) -> Outcome {
 
 /// Starts a run under this configuration.
 pub(crate) fn start(config: &Config, opened: &Opened, args: &CutArgs) -> Result<Driven, Failure> {
-    let settings = settings(config, &opened.backup_fingerprint, args)?;
+    let chosen = args.cut.choose(&source_text(opened, args)?)?;
+    let settings = settings(config, &opened.backup_fingerprint, args, chosen)?;
     let mode = if args.dry_run { Mode::Dryrun } else { Mode::Live };
     let request = CutRequest { document_id: args.document_id.clone(), mode, settings };
     cut(config, opened, request)
@@ -79,8 +84,26 @@ pub(crate) fn cut(config: &Config, opened: &Opened, request: CutRequest) -> Resu
     wire::drive(driving, driver::cut(&opened.ports, &caller, request))
 }
 
+/// The newest text of the document, to detect its convention by; nothing where there is none,
+/// which the run itself finds and says.
+fn source_text(opened: &Opened, args: &CutArgs) -> Result<Vec<u8>, Failure> {
+    if args.cut.profile != AUTO {
+        return Ok(Vec::new());
+    }
+    let found = block_on(opened.ports.reader.source(&args.document_id))?;
+    match found.and_then(|source| source.latest) {
+        Some(version) => Ok(block_on(opened.ports.reader.source_text(version.source_version_id))?),
+        None => Ok(Vec::new()),
+    }
+}
+
 /// The run's settings: flags over configuration over the spec's own.
-fn settings(config: &Config, backup_fingerprint: &str, args: &CutArgs) -> Result<RunSettings, Failure> {
+fn settings(
+    config: &Config,
+    backup_fingerprint: &str,
+    args: &CutArgs,
+    chosen: Chosen,
+) -> Result<RunSettings, Failure> {
     let policy = wire::policy(config);
     if policy.approvers.is_empty() && !args.dry_run {
         return Err(Failure::usage("nobody may approve: no sovereign is configured")
@@ -93,7 +116,9 @@ fn settings(config: &Config, backup_fingerprint: &str, args: &CutArgs) -> Result
         .clone()
         .or_else(|| policy.approvers.first().map(|a| a.actor.clone()))
         .unwrap_or_default();
-    let mut settings = RunSettings::new(policy, &lifecycle_actor, backup_fingerprint, args.cut.profile()?);
+    let detection = chosen.detection().cloned();
+    let mut settings = RunSettings::new(policy, &lifecycle_actor, backup_fingerprint, chosen.profile);
+    settings.detection = detection;
     let bounds = &config.bounds;
     for (phase, minutes) in &bounds.phase_soft_cap_minutes {
         settings.phase_soft_cap_minutes.insert(phase.clone(), *minutes);
