@@ -115,7 +115,10 @@ struct Score {
 fn judge(path: &Path, truth: &Table, profile: &str) -> Score {
     let text = std::fs::read(path).unwrap();
     let plan = plan(profile, &text);
-    let kinds = ["article"];
+    let (kinds, asked): (&[&str], &[&str]) = match profile {
+        "us" => (&["article", "section", "amendment"], &["art", "sec", "amend"]),
+        _ => (&["article"], &["art"]),
+    };
     // The unit's own line: it may begin with the empty lines before.
     let mut found: BTreeMap<usize, &str> = BTreeMap::new();
     for row in plan.rows.iter().filter(|row| kinds.contains(&row.unit_kind.as_str())) {
@@ -143,7 +146,7 @@ fn judge(path: &Path, truth: &Table, profile: &str) -> Score {
         }
         return score;
     }
-    for row in truth.rows.iter().filter(|row| row.kind == "art") {
+    for row in truth.rows.iter().filter(|row| asked.contains(&row.kind.as_str())) {
         match found.remove(&row.offset.unwrap()) {
             Some(_) => score.hits += 1,
             None => score.misses.push(format!("{} at {}", row.number, row.offset.unwrap())),
