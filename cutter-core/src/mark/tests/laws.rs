@@ -129,7 +129,7 @@ fn hostile_sizes_take_linear_time() {
         let marked = mark(&text);
         let took = start.elapsed();
         std::println!("{name}: {took:?}");
-        assert!(took < Duration::from_secs(60), "{name}: {took:?} for {} units", marked.candidates.len());
+        assert!(took < Duration::from_secs(10), "{name}: {took:?} for {} units", marked.candidates.len());
     }
 }
 
