@@ -3,6 +3,7 @@
 //! A shared machine is never quiet, so no number here stands alone: two sides run in turns
 //! in one process ([`paired`]) and what is judged is the ratio within each pair.
 
+pub mod hostile;
 pub mod measured;
 pub mod pg;
 
@@ -118,9 +119,17 @@ impl Planner {
     /// # Errors
     /// [`Failure`] where the built-in profile is broken.
     pub fn new() -> Result<Self, Failure> {
+        Self::with(Profile::built_in("markdown")?)
+    }
+
+    /// A profile and the vocabularies that ship.
+    ///
+    /// # Errors
+    /// Never: the document's name is one.
+    pub fn with(profile: Profile) -> Result<Self, Failure> {
         Ok(Self {
             document_id: DocumentId::parse("BENCH-1")?,
-            profile: Profile::built_in("markdown")?,
+            profile,
             vocabulary: Vocabulary::default(),
             limits: MarkLimits::default(),
         })

@@ -91,7 +91,9 @@ pub(super) fn keep_sequence(
         let ahead = || articles[at..].iter().take(LOOK_AHEAD).filter_map(|&j| numbers[j]);
         let keeps = match before {
             _ if !node.paragraph => true,
-            Some(last) if strict => number == next(last) && ahead().next().is_some_and(|after| after > number),
+            Some(last) if strict => {
+                number == next(last) && ahead().next().is_some_and(|after| after > number)
+            }
             None if strict => number == 1 && ahead().next() == Some(2),
             None => number <= 1 || !ahead().any(|n| n == 1),
             Some(last) if number == last || number == next(last) => true,
