@@ -1,12 +1,12 @@
 //! Texts that a careless cut takes square time for, for every built-in profile: sizes that no
-//! real document has, and shapes that keep something open for long.
+//! real document has, and shapes that keep something open for long. Shared with the tests.
 
 /// A text and what it is called.
-pub(crate) type Hostile = (String, String);
+pub type Hostile = (String, String);
 
 /// The shape of an article, and of a heading that only names one, by profile.
 #[must_use]
-pub(crate) fn article(profile: &str, number: usize) -> String {
+pub fn article(profile: &str, number: usize) -> String {
     match profile {
         "de" => format!("## § {number} Titel\n\nText.\n\n"),
         "fr" => format!("**Article {number}**\n\nTexte.\n\n"),
@@ -15,17 +15,17 @@ pub(crate) fn article(profile: &str, number: usize) -> String {
         "fi" => format!("##### {number} § Otsikko\n\nTeksti.\n\n"),
         "no" => format!("### § {number}. Tittel\n\nTekst.\n\n"),
         "nl" => format!("##Artikel {number}\n\nTekst.\n\n"),
-        "vn" => format!("Điều {number}. Tên\n\n1. Nội dung.\n\na) Điểm.\n\n"),
+        "vn" => format!("Điều {number}. Tên\n\nNội dung.\n\n"),
         "vn-phapdien" => {
-            format!("##### {:018}\n\nĐiều 44.4.NĐ.{number}. Tên\n\n1. Nội dung.\n\n", number)
+            format!("##### {:018}\n\nĐiều 44.4.NĐ.{number}. Tên\n\nNội dung.\n\n", number)
         }
-        "cn" => format!("第{number}条　内容。\n\n（一）项。\n\n"),
-        "kr" => format!("##### 제{number}조 (제목)\n\n1. 내용\n\n"),
-        "jp" => format!("第{number}条　内容。\n\n一　号。\n\n"),
+        "cn" => format!("第{number}条　内容。\n\n"),
+        "kr" => format!("##### 제{number}조 (제목)\n\n내용\n\n"),
+        "jp" => format!("第{number}条　内容。\n\n"),
         "uy" => format!("### Artículo {number}\n\nTexto.\n\n"),
         "pe" => format!("Artículo {number}.- Texto.\n\n"),
-        "us" => format!("### Article {number}\n\n1. Text.\n\n"),
-        "en" => format!("Section {number}.\n\n(1) Text.\n\n(a) Text.\n\n"),
+        "us" => format!("### Article {number}\n\nText.\n\n"),
+        "en" => format!("Section {number}.\n\nText.\n\n"),
         "rfc-text" => format!("{number}.  Title\n\n   Text.\n\n"),
         "rst" => format!("Section {number}\n===============\n\nText.\n\n"),
         _ => format!("## Section {number}\n\nText.\n\n"),
@@ -35,7 +35,7 @@ pub(crate) fn article(profile: &str, number: usize) -> String {
 /// The hostile texts of a Markdown or plain-text profile, `scale` being 1 for the whole size
 /// (megabytes and 100,000 headings).
 #[must_use]
-pub(crate) fn texts(profile: &str, scale: usize) -> Vec<Hostile> {
+pub fn texts(profile: &str, scale: usize) -> Vec<Hostile> {
     let scale = scale.max(1);
     let (megabyte, many) = ((1 << 20) / scale, 100_000 / scale);
     let fill = |what: &str| what.repeat(megabyte / what.len().max(1));
@@ -55,9 +55,16 @@ pub(crate) fn texts(profile: &str, scale: usize) -> Vec<Hostile> {
     add("articles backwards", lines(&|i| article(many - i)));
     add("every other article", lines(&|i| article(2 * i + 1)));
     add("references in one article", format!("{first}{}", lines(&|_| article(7))));
+    let clauses = "1. a\n\n(1) b\n\n(a) c\n\na) d\n\n（一）项\n\n一　号\n\n";
+    add("articles with clauses", (0..many / 4).map(|i| article(i + 1) + clauses).collect());
+    add(
+        "clauses of one article",
+        format!("{first}{}", lines(&|i| format!("{}. a\n（{i}）b\n({}) c\n", i + 1, i + 1))),
+    );
     add("headings", lines(&|i| format!("## Heading {i}\n\ntext\n")));
     add("equal headings", "## Same\n\ntext\n".repeat(many));
     add("headings without text", lines(&|i| format!("# H{i}\n")));
+    add("empty headings", "#\n".repeat(2 * many));
     add("deeper and deeper", lines(&|i| format!("{} H{i}\n", "#".repeat(i % 6 + 1))));
     add(
         "plain headings before an article",
@@ -69,7 +76,6 @@ pub(crate) fn texts(profile: &str, scale: usize) -> Vec<Hostile> {
     add("names without end", "r[".repeat(megabyte / 2));
     for what in [
         "#",
-        "#\n",
         "[",
         "7",
         "7 ",
@@ -124,9 +130,11 @@ pub(crate) fn texts(profile: &str, scale: usize) -> Vec<Hostile> {
     ] {
         let shown = what.escape_debug();
         add(&format!("nothing but {shown}"), fill(what));
-        add(&format!("a title of {shown}"), format!("## {}\n", fill(&what.replace(['\n', '\r'], ""))));
         add(&format!("an article of {shown}"), format!("{first}{}", fill(what)));
-        add(&format!("bare CR and {shown}"), format!("{}\r# x\r", fill(what)));
+        if !what.contains(['\n', '\r']) {
+            add(&format!("a title of {shown}"), format!("## {}\n", fill(what)));
+            add(&format!("{shown} and a bare CR"), format!("{}\r# x\r", fill(what)));
+        }
     }
     // Fences that never close: of one length, of two, of rising and of falling length.
     for mark in ["`", "~"] {
@@ -161,5 +169,51 @@ pub(crate) fn texts(profile: &str, scale: usize) -> Vec<Hostile> {
     add("front matter without end", format!("---\n{}", "key: value\n".repeat(many)));
     add("one long underlined paragraph", format!("{}---\n", "a line of it\n".repeat(many)));
     add("glued designators", format!("\n\nX{}", ".Điều 44.4.NĐ.1. x".repeat(many)));
+    let blanks = " ".repeat(megabyte / 2);
+    add("glued designators and blanks", format!("\n\nX{}{blanks}", ".Điều 44.4.NĐ.1. x".repeat(many / 8)));
+    add("glued words and blanks", format!("\n\nX{}{blanks}", ".Điều".repeat(many)));
+    found
+}
+
+/// The hostile texts of an XML profile; some of them are refused.
+#[must_use]
+pub fn xml_texts(profile: &str, scale: usize) -> Vec<Hostile> {
+    let scale = scale.max(1);
+    let (megabyte, many) = ((1 << 20) / scale, 100_000 / scale);
+    let lines = |one: &dyn Fn(usize) -> String| (0..many).map(one).collect::<String>();
+    let (root, unit, number) = match profile {
+        "akn" => ("akomaNtoso xmlns=\"http://docs.oasis-open.org/legaldocml/ns/akn/3.0\"", "article", "num"),
+        "uslm" => ("lawDoc xmlns=\"http://schemas.gpo.gov/xml/uslm\"", "section", "num"),
+        _ => ("ACT", "ARTICLE", "TI.ART"),
+    };
+    let end = root.split(' ').next().unwrap_or_default();
+    let numbered = |text: &str| format!("<{unit}><{number}>{text}</{number}>x</{unit}>\n");
+    let mut found: Vec<Hostile> = Vec::new();
+    let mut add = |name: &str, inner: &str| {
+        found.push((name.to_owned(), format!("<{root}>{inner}</{end}>")));
+    };
+    add("4 MB in one article", &numbered(&"word ".repeat(4 * megabyte / 5)));
+    add("articles", &lines(&|i| numbered(&format!("Article {i}"))));
+    add("equal articles", &numbered("Article 1").repeat(many));
+    add("articles without numbers", &numbered("").repeat(many));
+    add(
+        "numbers in one article",
+        &format!("<{unit}>{}</{unit}>", format!("<{number}>1</{number}>").repeat(many)),
+    );
+    add("elements in a number", &numbered(&"<p/>".repeat(many)));
+    add("raised digits in a number", &numbered(&"<sup>1</sup>".repeat(many)));
+    add("references in a number", &numbered(&"&amp;".repeat(many)));
+    add("references without end", &numbered(&"&".repeat(megabyte)));
+    add("attributes", &format!("<{unit} {}/>", lines(&|i| format!("a{i}=\"\" "))));
+    add("prefixes", &lines(&|i| format!("<a{i}:b xmlns:a{i}=\"c\"/>")));
+    add("depth", &format!("{}{}", format!("<{unit}>").repeat(many), format!("</{unit}>").repeat(many)));
+    add("comments", &"<!-- a -->".repeat(many));
+    add("open comments", &"<!--".repeat(many));
+    add("sections of characters", &numbered(&"<![CDATA[a]]>".repeat(many)));
+    add("open sections", &"<![CDATA[".repeat(many));
+    add("instructions", &"<?a b?>".repeat(many));
+    add("less-than signs", &"<".repeat(megabyte));
+    let entities = lines(&|i| format!("<!ENTITY a{i} \"&a{};\">\n", i.saturating_sub(1)));
+    found.push(("entities".to_owned(), format!("<!DOCTYPE a [{entities}]><{root}>&a9;</{end}>")));
     found
 }

@@ -3,6 +3,7 @@
 //! A shared machine is never quiet, so no number here stands alone: two sides run in turns
 //! in one process ([`paired`]) and what is judged is the ratio within each pair.
 
+pub mod hostile;
 pub mod measured;
 pub mod pg;
 
@@ -120,9 +121,17 @@ impl Planner {
     /// # Errors
     /// [`Failure`] where a built-in profile is broken.
     pub fn new() -> Result<Self, Failure> {
+        Self::with(Profiles::built_in()?)
+    }
+
+    /// Some profiles and the vocabularies that ship.
+    ///
+    /// # Errors
+    /// Never: the document's name is one.
+    pub fn with(profiles: Profiles) -> Result<Self, Failure> {
         Ok(Self {
             document_id: DocumentId::parse("BENCH-1")?,
-            profiles: Profiles::built_in()?,
+            profiles,
             vocabulary: Vocabulary::default(),
             limits: MarkLimits::default(),
         })

@@ -161,7 +161,7 @@ impl<'a> Assembler<'a> {
         };
         let mut nodes = read(profile, titles);
         let lines = paragraphs(profile, self.text, &spans, at);
-        if lines.is_empty() {
+        if lines.is_empty() && !profile.id_headings {
             return nodes;
         }
         nodes.extend(lines);

@@ -47,12 +47,18 @@ impl Node<'_> {
     }
 }
 
+/// A long row of digits, as an editor numbers his paragraphs.
+fn is_id(title: &str) -> bool {
+    title.len() >= MIN_ID_DIGITS && title.bytes().all(|b| b.is_ascii_digit())
+}
+
 /// Reads designators and slugs.
 pub(super) fn read<'a>(profile: &'a Profile, titles: Vec<Title<'a>>) -> Vec<Node<'a>> {
     let read = |title: Title<'a>| {
         let alias = heading_alias(title.raw).map(ToString::to_string);
         let Some(found) = designate(profile, &title.plain) else {
-            let label = slug(&title.plain);
+            // An id is the name of what follows, so it needs none of its own yet.
+            let label = if profile.id_headings && is_id(&title.plain) { None } else { slug(&title.plain) };
             let body_start = title.span.end;
             return Node {
                 title,
@@ -146,13 +152,13 @@ fn next_at_or_above(levels: &[u8]) -> Vec<Option<usize>> {
 /// Gives lines that designate the headings before them that are only their ids: the unit
 /// starts at the id.
 pub(super) fn join_ids(source: &[u8], nodes: &mut Vec<Node<'_>>) {
-    let is_id = |node: &Node<'_>| {
-        let title = node.title.plain.as_ref();
-        node.rank.is_none() && title.len() >= MIN_ID_DIGITS && title.bytes().all(|b| b.is_ascii_digit())
-    };
     nodes.dedup_by(|node, last| {
         let between = source.get(last.title.span.end..node.title.span.start).unwrap_or_default();
-        let joins = node.paragraph && !last.paragraph && is_id(last) && between.trim_ascii().is_empty();
+        let joins = node.paragraph
+            && !last.paragraph
+            && last.rank.is_none()
+            && is_id(&last.title.plain)
+            && between.trim_ascii().is_empty();
         if joins {
             let start = last.title.span.start;
             core::mem::swap(node, last);
@@ -161,4 +167,7 @@ pub(super) fn join_ids(source: &[u8], nodes: &mut Vec<Node<'_>>) {
         }
         joins
     });
+    for node in nodes.iter_mut().filter(|node| node.rank.is_none() && node.label.is_none()) {
+        node.label = slug(&node.title.plain);
+    }
 }
