@@ -98,7 +98,7 @@ fn plain(about: &str) -> String {
     ] {
         text = text.replace(from, to);
     }
-    assert!(!text.contains("[`"), "{text}");
+    assert!(!text.contains("`]"), "{text}");
     text
 }
 
