@@ -73,6 +73,7 @@ fn a_plan_is_a_tree_with_sizes_and_digests() {
     assert_eq!(
         keys,
         [
+            "detection",
             "document",
             "duplicates",
             "manifest_digest",

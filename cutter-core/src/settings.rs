@@ -135,3 +135,63 @@ impl RunSettings {
         u64::from(self.run_hard_cap_minutes) * 60_000
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::approval::SignaturePolicy;
+    use crate::detect::{Confidence, Cost, RunnerUp};
+
+    fn settings() -> RunSettings {
+        let policy = ApprovalPolicy {
+            signature: SignaturePolicy::Required,
+            approver_not_creator: true,
+            approvers: Vec::new(),
+        };
+        RunSettings::new(policy, "sue", "00", Profile::built_in("vn").unwrap())
+    }
+
+    fn line(settings: &RunSettings, name: &str) -> String {
+        settings
+            .lines()
+            .iter()
+            .filter(|(n, _)| n == name)
+            .map(|(_, v)| v.as_str())
+            .collect::<Vec<_>>()
+            .join("; ")
+    }
+
+    #[test]
+    fn a_record_without_a_detection_loads_and_keeps_its_digest() {
+        let settings = settings();
+        let value = serde_json::to_value(&settings).unwrap();
+        assert!(value.get("detection").is_none());
+        let read: RunSettings = serde_json::from_value(value).unwrap();
+        assert_eq!(read, settings);
+        assert_eq!(line(&settings, "profile"), "vn version 1, down to article");
+        assert_eq!(line(&settings, "profile_chosen"), "chosen by the operator");
+    }
+
+    #[test]
+    fn a_detection_is_kept_and_shown() {
+        let cost = Cost { units: 57, duplicates: 1, empty: 11, largest: 3821, gaps: 2 };
+        let mut settings = settings();
+        settings.detection = Some(crate::detect::Detection {
+            confidence: Confidence::Low,
+            evidence: alloc::vec!["one".to_owned(), "markdown is nearly as likely".to_owned()],
+            cost: Some(cost),
+            runner_up: Some(RunnerUp { name: "markdown".to_owned(), cost: None }),
+        });
+        let read: RunSettings = serde_json::from_str(&serde_json::to_string(&settings).unwrap()).unwrap();
+        assert_eq!(read, settings);
+        assert_eq!(line(&read, "profile_chosen"), "detected, confidence low");
+        assert_eq!(line(&read, "profile_evidence"), "one; markdown is nearly as likely");
+        assert_eq!(
+            line(&read, "profile_cost"),
+            "57 units, 1 duplicate, 11 empty, 2 number gaps, largest 3821 bytes"
+        );
+        assert_eq!(line(&read, "profile_runner_up"), "markdown: cannot cut this text");
+        let warning = read.detection.unwrap().warning("vn").unwrap();
+        assert!(warning.contains("low confidence") && warning.contains("nearly as likely"), "{warning}");
+    }
+}

@@ -13,6 +13,8 @@ mod generated;
 mod links;
 #[path = "docs/named.rs"]
 mod named;
+#[path = "docs/profiles.rs"]
+mod profiles;
 #[path = "docs/tidy.rs"]
 mod tidy;
 

@@ -82,6 +82,38 @@ fn a_run_goes_through_both_gates_and_gives_back_every_byte() {
 }
 
 #[test]
+fn the_sovereign_reads_how_the_profile_was_chosen() {
+    let bench = Bench::shared();
+    let shown = |document: &str, content: &str, flags: &[&str]| {
+        bench.register(document, content);
+        let cut = [&["orchestrate", "cut", "--document-id", document, "--json"], flags].concat();
+        let run = bench.run(&cut).expect(0).json()["run_id"].as_str().unwrap().to_owned();
+        String::from_utf8(bench.run(&["sovereign", "show", "--run-id", &run]).expect(0).stdout).unwrap()
+    };
+    let law = "# Luật\n\n## Chương I\n\n### Điều 1. Phạm vi\n\n1. Luật này quy định về quyền của công dân.\n\n\
+               ### Điều 3. Hiệu lực\n\nLuật này có hiệu lực theo quy định.\n";
+    let detected = shown("DETECTED", law, &["--depth", "khoản"]);
+    for part in [
+        "profile              : vn version 1, down to clause\n",
+        "profile_chosen       : detected, confidence high\n",
+        "profile_evidence     : \"vn: 2 lines begin with an article",
+        "profile_cost         : 5 units, 0 duplicate, 0 empty, 1 number gaps, largest",
+        "profile_runner_up    : \"vn-phapdien: 5 units",
+        "art 3: 2 is missing",
+    ] {
+        assert!(detected.contains(part), "{part}: {detected}");
+    }
+    let named = shown("NAMED", law, &["--profile", "markdown"]);
+    assert!(named.contains("profile_chosen       : chosen by the operator\n"), "{named}");
+    assert!(!named.contains("profile_evidence"), "{named}");
+    let unsure = shown("UNSURE", "Xyzzy plugh.\n", &[]);
+    assert!(unsure.contains("- profile markdown was detected with low confidence: "), "{unsure}");
+    for request in [detected, named, unsure] {
+        assert!(request.lines().count() <= 260, "{request}");
+    }
+}
+
+#[test]
 fn the_demo_tells_the_whole_story_and_cleans_up() {
     let folder = std::env::temp_dir().join(format!("cutter-demo-test-{}", std::process::id()));
     let demo = |arguments: &[&str]| {

@@ -10,7 +10,7 @@ use cutter_core::machine::graph::Diagram;
 use cutter_core::machine::work_item::WORK_ITEM;
 use cutter_core::stop::{StopClass, StopReason};
 
-use super::{none, read, root};
+use super::{none, profiles, read, root};
 
 const RUN_ID: &str = "RUN";
 
@@ -150,6 +150,9 @@ fn generated_pages_are_fresh() {
         ("docs/invariants.md", invariants_markdown()),
         ("docs/stop-codes.md", stop_codes()),
         ("docs/machines.md", machines()),
+        ("cutter-core/src/profile/schema.md", profiles::schema()),
+        ("docs/profile-fields.md", profiles::schema()),
+        ("docs/profiles.md", with_part("docs/profiles.md", "profiles", &profiles::built_in())),
         ("docs/idempotency-keys.md", with_part("docs/idempotency-keys.md", "vectors", &vectors())),
     ]
     .into_iter()
