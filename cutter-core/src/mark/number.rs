@@ -39,11 +39,15 @@ pub(super) fn number_after<'t>(
     let after = after.strip_prefix('.').unwrap_or(after).trim_start();
     let plural = profile.plural_words.iter().any(|w| w == word);
     let (mut label, mut rest) = number(profile, &designator.numerals, after)?;
-    if let Some((letter, after_letter)) = spaced_letter(profile, rest) {
+    let ranged = |rest| range_end(profile, &designator.numerals, rest, plural);
+    // `§§ 1 a 4`: after a plural what reads as a range is one, not the article `1a`.
+    if let Some((letter, after_letter)) = spaced_letter(profile, rest)
+        && ranged(rest).is_none()
+    {
         label.push(letter);
         rest = after_letter;
     }
-    if let Some((end, after_range)) = range_end(profile, &designator.numerals, rest, plural) {
+    if let Some((end, after_range)) = ranged(rest) {
         label.push_str("..");
         label.push_str(&end);
         rest = after_range;
