@@ -29,15 +29,15 @@ use self::lines::{Line, first_lines};
 use self::tally::{Hits, Reader};
 
 /// Of a text so many bytes are looked at.
-const MAX_BYTES: usize = 128 << 10;
+const MAX_BYTES: usize = 64 << 10;
 /// So many lines that may designate are read, so that detection costs little on large texts.
-const MAX_LINES: usize = 400;
+const MAX_LINES: usize = 160;
 /// So many lines are looked at for the signs of a convention.
-const MAX_MARK_LINES: usize = 400;
+const MAX_MARK_LINES: usize = 160;
 /// Less of a profile's language than this, per mille, is none.
 const LEAST_LANGUAGE: u32 = 40;
 /// So many bytes of text are read for the language.
-const MAX_LANGUAGE_BYTES: usize = 8 << 10;
+const MAX_LANGUAGE_BYTES: usize = 5 << 10;
 
 /// The profiles that a document is held against.
 #[derive(Debug, Clone)]

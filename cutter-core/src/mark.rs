@@ -314,9 +314,9 @@ pub fn check_partition(
 }
 
 /// A line's text as designators are read from it: inline markup and invisible characters
-/// removed, NFC.
-pub(crate) fn plain_line(raw: &str) -> alloc::borrow::Cow<'_, str> {
-    blocks::plain_title(raw)
+/// removed, NFC. What is before `at` is only read where it emphasises the beginning.
+pub(crate) fn plain_line(raw: &str, at: usize) -> alloc::borrow::Cow<'_, str> {
+    paragraph::emphasised(raw, at)
 }
 
 /// The kind that a line designates by a profile, as a heading or as a line of text.

@@ -96,7 +96,9 @@ fn read(profile: &Profile, line: &Line<'_>) -> (Option<String>, bool) {
     while !inner.is_char_boundary(cut) {
         cut -= 1;
     }
-    let plain = plain_line(&inner[..cut]);
+    let shown = inner.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_'));
+    let lead = (inner.len() - shown.len()).min(cut);
+    let plain = plain_line(&inner[..cut], lead);
     let kind = line_kind(profile, &plain).map(ToString::to_string);
     let rules = profile.paragraphs.as_ref();
     let short = rules.is_none_or(|r| {

@@ -51,7 +51,8 @@ pub(super) fn first_lines(text: &str, limit: usize) -> Vec<Line<'_>> {
             while !shown.is_char_boundary(cut) {
                 cut -= 1;
             }
-            let plain = plain_line(&shown[..cut]);
+            let lead = inner.len() - shown.len();
+            let plain = plain_line(&inner[..lead + cut], lead);
             found.push(Line { plain, heading, loose, short: raw.len() <= MAX_LINE_BYTES });
             if found.len() >= limit {
                 break;

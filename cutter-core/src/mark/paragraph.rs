@@ -4,6 +4,7 @@
 //! first letter may begin one of the profile's designators, so that the cost stays that of
 //! reading the lines once.
 
+use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -176,6 +177,19 @@ pub(super) fn line_end(bytes: &[u8], at: usize) -> usize {
     }
 }
 
+/// The plain text of a line from `at` on: of `**Article 2** Text` it is `Article 2 Text`, so what
+/// emphasises the beginning is read too, where it is closed again.
+pub(super) fn emphasised(line: &str, at: usize) -> Cow<'_, str> {
+    let (lead, shown) = line.split_at(at);
+    let marks = lead.len() - lead.trim_end_matches(['*', '_']).len();
+    let bare = || plain_title(shown.trim_end());
+    if marks == 0 {
+        return bare();
+    }
+    let plain = plain_title(line[at - marks..].trim_end());
+    if plain.starts_with(['*', '_']) { bare() } else { plain }
+}
+
 /// The node of the designator at `at`, in a line from `start` (or, glued, from `at`) to `end`.
 fn candidate<'a>(
     profile: &'a Profile,
@@ -191,7 +205,7 @@ fn candidate<'a>(
     while !whole.is_char_boundary(cut) {
         cut -= 1;
     }
-    let plain = plain_title(whole[..cut].trim_end());
+    let plain = emphasised(&text[start..at + cut], at - start);
     let found = designate(profile, &plain)?;
     // Only behind a designator: a line may hold many places to look at, and end in many blanks.
     let raw = whole.trim_end();
@@ -200,9 +214,9 @@ fn candidate<'a>(
         return None;
     }
     let consumed = plain.len() - found.rest.len();
-    let shown = raw.as_bytes().starts_with(&plain.as_bytes()[..consumed]);
+    let shown = shown_end(raw, &plain[..consumed]);
     let (kind, label, rank) = (found.kind, found.label, Some(found.rank));
-    let body_start = if shown { at + consumed } else { at };
+    let body_start = at + shown.unwrap_or(0);
     // A line of text is heading only as far as it is short.
     let heading_end = if short || raw.len() <= MAX_READ_BYTES { end } else { start };
     let title = Title {
@@ -222,6 +236,21 @@ fn candidate<'a>(
         alias: None,
         rest_at: consumed,
     })
+}
+
+/// Where the designator ends in `raw`, which may show it with marks of emphasis between;
+/// `None` where its letters stand there otherwise.
+fn shown_end(raw: &str, designator: &str) -> Option<usize> {
+    if raw.starts_with(designator) {
+        let marks = raw.len() - designator.len() - raw[designator.len()..].trim_start_matches('*').len();
+        // What closes the emphasis belongs to the designator.
+        return Some(designator.len() + if marks > 1 { marks } else { 0 });
+    }
+    let mut rest = raw;
+    for c in designator.chars() {
+        rest = rest.strip_prefix(c).or_else(|| rest.trim_start_matches(['*', '_']).strip_prefix(c))?;
+    }
+    Some(raw.len() - rest.len())
 }
 
 /// Whether what a line of text begins with is one of the profile's designators there.

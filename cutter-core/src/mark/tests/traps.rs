@@ -206,3 +206,56 @@ fn designators_in_one_line_end_where_the_next_begins() {
     let heads = headings(text, &marked);
     assert_eq!(heads, ["Điều 44.4.NĐ.1. Một.", "Điều 44.4.NĐ.2. Hai.", "Điều 44.4.NĐ.3. Ba"]);
 }
+
+#[test]
+fn articles_in_bold_lines() {
+    let text =
+        "Article 1\n\na\n\n**Article 2**\n\nb\n\n**Article 3.** c\n\n__Article 4__ - d\n\n**Article 5 e\n";
+    let marked = lawful_as("en", text);
+    assert_eq!(names(&marked), ["art-1", "art-2", "art-3", "art-4"]);
+    let bodies: Vec<&str> = marked
+        .candidates
+        .iter()
+        .map(|c| text[c.body_start..c.end].lines().next().unwrap_or_default())
+        .collect();
+    assert_eq!(bodies, ["", "", "c", "d"]);
+}
+
+#[test]
+fn a_plural_and_a_range_word_that_is_a_letter() {
+    let marked = lawful_as("cz", "## §§ 1 a 4\n\n## § 5 a\n\n## § 6\n");
+    assert_eq!(names(&marked), ["art-1..4", "art-5a", "art-6"]);
+}
+
+#[test]
+fn divisions_that_are_counted_in_words_before_their_kind() {
+    let marked = lawful_as(
+        "fr",
+        "# Loi\n\n## Première partie\n\n## Deuxième partie : Des biens\n\n## Partie législative\n",
+    );
+    assert_eq!(names(&marked), [".", "part-1", "part-2", "part"]);
+    let marked =
+        lawful_as("en", "# Act\n\n## First Schedule\n\n## Second Schedule: Forms\n\n## Third Schedule\n");
+    assert_eq!(names(&marked), [".", "annex-1", "annex-2", "annex-3"]);
+}
+
+#[test]
+fn the_sequence_looks_no_further_than_the_annex() {
+    let text = "# Act\n\nArticles 1–2\n\na\n\nArticle 3\n\nb\n\nArticle 5\n\nc\n\n## Annex 1\n\nArticle 1\n\nd\n\nArticle 4\n\ne\n";
+    let marked = lawful_as("en", text);
+    let want = [".", "art-1..2", "art-3", "art-5", "annex-1", "annex-1/art-1", "annex-1/art-4"];
+    assert_eq!(names(&marked), want);
+}
+
+#[test]
+fn a_raised_digit_is_an_insert_in_codes_too() {
+    let marked =
+        lawful_as("fr", "## Article 1\n\n## Article 1²\n\n## Article L111-8<sup>1</sup>\n\n## Article 12\n");
+    assert_eq!(names(&marked), ["art-1", "art-1+2", "art-l111-8+1", "art-12"]);
+}
+
+#[test]
+fn the_ordinal_suffix_that_ends_the_word() {
+    let marked = lawful_as("fr", "## Article 1er\n\n## Annexe 1ere\n\n## Annexe 2ème\n\n## Titre Iere\n");
+    assert_eq!(names(&marked), ["art-1", "annex-1", "annex-2", "annex-2/title-1"]);
+}
