@@ -1,7 +1,7 @@
 //! Documents that are made at random from what each built-in profile says of its convention:
 //! every unit that was planted is found, at its byte and with its address, and nothing else.
 //! Then the same documents with one byte damaged: never a panic, always a partition or a refusal.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::panic, unreachable_pub)]
 
 mod damage;
 mod document;
