@@ -90,13 +90,14 @@ fn first_word(text: &str) -> Option<(&str, &str)> {
 fn number<'t>(profile: &Profile, numerals: &[Numeral], text: &'t str) -> Option<(String, &'t str)> {
     let has = |numeral| numerals.contains(&numeral);
     let first = text.chars().next()?;
-    if has(Numeral::Code)
-        && let Some(found) = code(profile, text)
+    // Before codes, to which `er` of `1er` would be letters of the number.
+    if has(Numeral::Digits)
+        && let Some(found) = suffixed_digits(profile, text, has(Numeral::Code))
     {
         return Some(found);
     }
-    if has(Numeral::Digits)
-        && let Some(found) = suffixed_digits(profile, text)
+    if has(Numeral::Code)
+        && let Some(found) = code(profile, text)
     {
         return Some(found);
     }
@@ -120,9 +121,8 @@ fn number<'t>(profile: &Profile, numerals: &[Numeral], text: &'t str) -> Option<
         return None;
     }
     let suffixed = || {
-        let bare =
-            profile.ordinal_suffixes.iter().find_map(|suffix| letters.strip_suffix(suffix.as_str()))?;
-        roman(bare).filter(|_| bare.bytes().all(|b| b.is_ascii_uppercase()))
+        let bare = profile.ordinal_suffixes.iter().filter_map(|suffix| letters.strip_suffix(suffix.as_str()));
+        bare.filter(|bare| bare.bytes().all(|b| b.is_ascii_uppercase())).find_map(roman)
     };
     if has(Numeral::Roman)
         && let Some(value) = suffixed()
@@ -255,17 +255,20 @@ fn tail(mut label: String, mut rest: &str) -> (String, &str) {
     (label, rest)
 }
 
-fn superscript(text: &str) -> Option<(String, &str)> {
-    let digit = |c: char| match c {
+fn raised_digit(c: char) -> Option<char> {
+    match c {
         '⁰' => Some('0'),
         '¹' => Some('1'),
         '²' => Some('2'),
         '³' => Some('3'),
         '⁴'..='⁹' => char::from_digit(u32::from(c) - u32::from('⁰'), 10),
         _ => None,
-    };
-    let end = text.find(|c: char| digit(c).is_none()).unwrap_or(text.len());
-    (end > 0).then(|| (text[..end].chars().filter_map(digit).collect(), &text[end..]))
+    }
+}
+
+fn superscript(text: &str) -> Option<(String, &str)> {
+    let end = text.find(|c: char| raised_digit(c).is_none()).unwrap_or(text.len());
+    (end > 0).then(|| (text[..end].chars().filter_map(raised_digit).collect(), &text[end..]))
 }
 
 /// `4.1`, `4.`, `12)`, `4a.`, `A.1` at the start of a heading; a bare number has at most
@@ -293,16 +296,21 @@ pub(super) fn decimal(title: &str) -> Option<(String, &str)> {
     ok.then(|| (label, trim_title(rest)))
 }
 
-/// `1er`, `2º`: the digits alone, where the profile knows what is glued to them.
-fn suffixed_digits<'t>(profile: &Profile, text: &'t str) -> Option<(String, &'t str)> {
+/// `1er`, `2º`: the digits alone, where the profile knows what is glued to them. Where `codes`
+/// are numbers too, one letter is an insert: `1e` comes after `1d`.
+fn suffixed_digits<'t>(profile: &Profile, text: &'t str, codes: bool) -> Option<(String, &'t str)> {
     if profile.ordinal_suffixes.is_empty() {
         return None;
     }
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (label, rest) = text.split_at(end);
-    let after = profile.ordinal_suffixes.iter().find_map(|suffix| rest.strip_prefix(suffix.as_str()))?;
-    let ends = (1..=9).contains(&label.len()) && !after.starts_with(char::is_alphanumeric);
-    ends.then(|| tail(label.into(), after))
+    // Of `er` and `ere` the one that ends the word.
+    let is_letter = |suffix: &str| suffix.len() == 1 && suffix.bytes().all(|b| b.is_ascii_alphabetic());
+    let suffixes = profile.ordinal_suffixes.iter().filter(|suffix| !(codes && is_letter(suffix)));
+    let after = suffixes
+        .filter_map(|suffix| rest.strip_prefix(suffix.as_str()))
+        .find(|after| !after.starts_with(char::is_alphanumeric))?;
+    (1..=9).contains(&label.len()).then(|| tail(label.into(), after))
 }
 
 /// One letter behind a blank that belongs to the number before it, and what follows.
@@ -339,7 +347,8 @@ fn code<'t>(profile: &Profile, text: &'t str) -> Option<(String, &'t str)> {
     }
     let mut first = true;
     loop {
-        let end = rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len());
+        let ends = |c: char| !c.is_alphanumeric() || raised_digit(c).is_some();
+        let end = rest.find(ends).unwrap_or(rest.len());
         let atom = &rest[..end];
         let number = atom.starts_with(|c: char| c.is_ascii_digit())
             && atom.trim_start_matches(|c: char| c.is_ascii_digit()).chars().count() <= 2
@@ -356,6 +365,12 @@ fn code<'t>(profile: &Profile, text: &'t str) -> Option<(String, &'t str)> {
         }
         first = false;
         rest = &rest[end..];
+        if let Some((inserted, after)) = superscript(rest) {
+            label.push('+');
+            label.push_str(&inserted);
+            rest = after;
+            break;
+        }
         let Some(after) = rest.strip_prefix(['.', '-']) else { break };
         let joined = after.starts_with(|c: char| c.is_ascii_digit())
             || after.chars().take_while(|c| c.is_alphanumeric()).all(char::is_uppercase)

@@ -52,12 +52,13 @@ pub(super) fn keep_sequence(
     kinds: &[String],
     context_rank: u32,
 ) -> Vec<(usize, String)> {
-    let numbers: Vec<Option<u32>> = nodes
+    // The first and the last: a range goes on with the one and is gone on from with the other.
+    let numbers: Vec<Option<(u32, u32)>> = nodes
         .iter()
         .map(|node| {
             let cited = kinds.iter().any(|kind| kind == node.kind);
             let last = node.label.as_deref().filter(|_| cited).and_then(last_number)?;
-            last.prefix.is_empty().then_some(last.last)
+            last.prefix.is_empty().then_some((last.first, last.last))
         })
         .collect();
     let is_cited = |node: &&Node<'_>| kinds.iter().any(|kind| kind == node.kind);
@@ -66,16 +67,27 @@ pub(super) fn keep_sequence(
     // Where articles are headings, a line is one only if it fills a gap between two of them.
     let strict = in_headings > in_lines;
     // The next articles of each node, by place: linear, since the look ahead is bounded.
-    let articles: Vec<usize> = (0..nodes.len()).filter(|&i| numbers[i].is_some()).collect();
+    // None is asked beyond an annex, where numbers begin again.
+    let restarts = |node: &Node<'_>| node.rank.is_some_and(|rank| rank <= context_rank && rank < u32::MAX);
+    let mut contexts = 0usize;
+    let mut articles: Vec<(usize, usize)> = Vec::new();
+    for (i, node) in nodes.iter().enumerate() {
+        contexts += usize::from(restarts(node));
+        if numbers[i].is_some() {
+            articles.push((i, contexts));
+        }
+    }
+    let mut context = 0;
     let mut dropped = Vec::new();
     let mut drop = alloc::vec![false; nodes.len()];
     let mut before: Option<u32> = None;
     let mut at = 0;
     for (i, node) in nodes.iter().enumerate() {
-        if node.rank.is_some_and(|rank| rank <= context_rank) {
+        if restarts(node) {
             before = None;
+            context += 1;
         }
-        let Some(number) = numbers[i] else {
+        let Some((number, end)) = numbers[i] else {
             if strict && node.paragraph && is_cited(&node) {
                 drop[i] = true;
                 dropped.push((
@@ -85,10 +97,13 @@ pub(super) fn keep_sequence(
             }
             continue;
         };
-        while articles.get(at).is_some_and(|&j| j <= i) {
+        while articles.get(at).is_some_and(|&(j, _)| j <= i) {
             at += 1;
         }
-        let ahead = || articles[at..].iter().take(LOOK_AHEAD).filter_map(|&j| numbers[j]);
+        let ahead = || {
+            let here = articles[at..].iter().take(LOOK_AHEAD).take_while(|&&(_, other)| other == context);
+            here.filter_map(|&(j, _)| Some(numbers[j]?.0))
+        };
         let keeps = match before {
             _ if !node.paragraph => true,
             Some(last) if strict => {
@@ -102,7 +117,7 @@ pub(super) fn keep_sequence(
             Some(last) => number == 1 && ahead().next() == Some(2) && !ahead().any(|n| n == next(last)),
         };
         if keeps {
-            before = Some(number);
+            before = Some(end);
         } else {
             drop[i] = true;
             dropped.push((node.title.span.start, format!("{} {number}", node.kind)));

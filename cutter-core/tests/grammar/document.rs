@@ -1,6 +1,6 @@
 //! A document of a profile's convention, and the units that were planted in it.
 
-use cutter_core::profile::{After, Designator, FoldTitles, NumberSide, Profile};
+use cutter_core::profile::{After, Designator, FoldTitles, NumberSide, Numeral, Profile};
 
 use crate::numeral::{Printed, capital, insert, print, range};
 use crate::tape::Tape;
@@ -23,17 +23,30 @@ pub struct Document<'p> {
     open: Vec<(u32, String)>,
     /// Articles are lines of text.
     lines: bool,
-    /// Every article's number is printed alike.
-    article: &'p Designator,
+    /// Where articles may have codes, all of them have or none has: a code is outside of the sequence
+    /// of plain numbers.
+    article: Designator,
+    coded: bool,
 }
 
 /// Makes a document; the tape decides everything.
 pub fn document<'p>(profile: &'p Profile, tape: &mut Tape<'_>) -> Document<'p> {
     let article = profile.designators.iter().find(|d| d.kind == "art").expect("a law profile has articles");
+    let mut article = article.clone();
+    let coded =
+        article.numerals == [Numeral::Code] || (article.numerals.contains(&Numeral::Code) && tape.once_in(2));
+    article.numerals.retain(|numeral| (*numeral == Numeral::Code) == coded);
     let in_lines = profile.paragraphs.as_ref().is_some_and(|rules| rules.kinds.contains(&article.kind));
     let lines = in_lines && !tape.once_in(3);
-    let mut made =
-        Document { profile, text: String::new(), planted: Vec::new(), open: Vec::new(), lines, article };
+    let mut made = Document {
+        profile,
+        text: String::new(),
+        planted: Vec::new(),
+        open: Vec::new(),
+        lines,
+        article,
+        coded,
+    };
     made.begin(tape);
     made.body(tape);
     for number in 1..=u32::try_from(tape.below(3)).unwrap() {
@@ -93,23 +106,23 @@ impl<'p> Document<'p> {
         for _ in 0..1 + tape.below(5) {
             *number += 1;
             let last = *number + 1 + u32::try_from(tape.below(4)).unwrap();
-            let ranged = tape.once_in(6).then(|| range(self.profile, self.article, (*number, last), tape));
+            let ranged = tape.once_in(6).then(|| range(self.profile, &self.article, (*number, last), tape));
             let (word, printed) = match ranged.flatten() {
                 Some(ranged) => {
                     *number = last;
                     ranged
                 }
                 None => {
-                    let printed = print(self.profile, self.article, *number, tape);
-                    (self.word(self.article, tape), printed)
+                    let printed = print(self.profile, &self.article, *number, tape);
+                    (self.word(&self.article, tape), printed)
                 }
             };
             self.article(&word, &printed, tape);
             self.noise(*number, tape);
             if tape.once_in(4)
-                && let Some(printed) = insert(self.profile, self.article, *number, tape)
+                && let Some(printed) = insert(self.profile, &self.article, *number, tape)
             {
-                let word = self.word(self.article, tape);
+                let word = self.word(&self.article, tape);
                 self.article(&word, &printed, tape);
                 self.noise(*number, tape);
             }
@@ -118,7 +131,7 @@ impl<'p> Document<'p> {
 
     fn article(&mut self, word: &str, printed: &Printed, tape: &mut Tape<'_>) {
         if !self.lines {
-            return self.heading(self.article, word, printed, 6, tape);
+            return self.heading(&self.article.clone(), word, printed, 6, tape);
         }
         let start = self.text.len();
         if self.profile.id_headings && tape.once_in(2) {
@@ -133,9 +146,9 @@ impl<'p> Document<'p> {
             After::Capital => format!(" {}", capital(&sentence(tape))),
         };
         let emphasis = if behind.is_empty() && tape.once_in(2) { "**" } else { "" };
-        let shown = shown(self.article, word, printed, tape);
+        let shown = shown(&self.article, word, printed, tape);
         self.text += &format!("{emphasis}{shown}{behind}{emphasis}\n\n");
-        self.plant(self.article, &printed.label, start);
+        self.plant(&self.article.clone(), &printed.label, start);
     }
 
     fn heading(
@@ -182,7 +195,7 @@ impl<'p> Document<'p> {
     }
 
     /// A word of the designator in the singular, as a title has it.
-    fn word(&self, designator: &'p Designator, tape: &mut Tape<'_>) -> String {
+    fn word(&self, designator: &Designator, tape: &mut Tape<'_>) -> String {
         let singular = |word: &&String| {
             let is_plural = self.profile.plural_words.contains(word);
             let numbered = word.split(' ').any(|part| self.profile.number_words.contains_key(part));
@@ -195,9 +208,9 @@ impl<'p> Document<'p> {
     /// Text that mentions articles and designates none; `last` is the article before.
     fn noise(&mut self, last: u32, tape: &mut Tape<'_>) {
         let number = u32::try_from(1 + tape.below(30)).unwrap();
-        let printed = print(self.profile, self.article, number, tape);
-        let word = self.word(self.article, tape);
-        let mention = shown(self.article, &word, &printed, tape);
+        let printed = print(self.profile, &self.article, number, tape);
+        let word = self.word(&self.article, tape);
+        let mention = shown(&self.article, &word, &printed, tape);
         let in_lines =
             self.profile.paragraphs.as_ref().filter(|rules| rules.kinds.contains(&self.article.kind));
         let line = match tape.below(8) {
@@ -210,9 +223,9 @@ impl<'p> Document<'p> {
             // In the very shape of an article.
             3 if in_lines.is_none() => mention,
             // Out of sequence.
-            4 if in_lines.is_some_and(|rules| rules.sequence) && last > 3 => {
+            4 if in_lines.is_some_and(|rules| rules.sequence) && last > 3 && !self.coded => {
                 let number = Printed { text: "2".into(), behind: String::new(), label: String::new() };
-                let mention = shown(self.article, &word, &number, tape);
+                let mention = shown(&self.article, &word, &number, tape);
                 let rules = in_lines.expect("asked above");
                 let mark = if rules.after.contains(&After::Mark) { "." } else { "" };
                 format!("{mention}{mark} {}", sentence(tape))

@@ -46,9 +46,11 @@ pub fn lawful(profile: &Profile, source: &[u8], marked: &Marked) {
     assert_eq!(mark(profile, source).as_ref(), Ok(marked), "two cuts differ");
 }
 
-/// Runs a property over random tapes.
+/// Runs a property over random tapes; `GRAMMAR_CASES` times as many where that is set.
 pub fn for_tapes(cases: u32, property: impl Fn(&[u8])) {
-    let mut runner = TestRunner::new(Config { cases, ..Config::default() });
+    let times = std::env::var("GRAMMAR_CASES").map_or(1, |times| times.parse().unwrap());
+    let cases = cases * times;
+    let mut runner = TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() });
     let tapes = prop::collection::vec(any::<u8>(), 0..400);
     let found = runner.run(&tapes, |tape| {
         property(&tape);

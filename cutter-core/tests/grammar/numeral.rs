@@ -48,8 +48,11 @@ fn digits(profile: &Profile, designator: &Designator, number: u32, tape: &mut Ta
         return Printed::plain(cjk(number), label);
     }
     let is_after = designator.number.contains(&NumberSide::After);
-    let suffix = if is_after && !profile.ordinal_suffixes.is_empty() && tape.once_in(4) {
-        tape.pick(&profile.ordinal_suffixes).clone()
+    // Where letters belong to numbers, one letter behind a number is one of them.
+    let mut suffixes = profile.ordinal_suffixes.clone();
+    suffixes.retain(|suffix| suffix.len() > 1 || profile.code_letters.is_empty());
+    let suffix = if is_after && !suffixes.is_empty() && tape.once_in(4) {
+        tape.pick(&suffixes).clone()
     } else {
         String::new()
     };

@@ -231,10 +231,31 @@ fn a_plural_and_a_range_word_that_is_a_letter() {
 fn divisions_that_are_counted_in_words_before_their_kind() {
     let marked = lawful_as(
         "fr",
-        "# Loi\n\n## Première partie\n\n## Deuxième partie : Des biens\n\n## Partie législative\n",
+        "# Loi\n\n## Première partie législative\n\n## Des lois\n\n## Deuxième partie : Des biens\n\n## Partie législative\n",
     );
     assert_eq!(names(&marked), [".", "part-1", "part-2", "part"]);
     let marked =
         lawful_as("en", "# Act\n\n## First Schedule\n\n## Second Schedule: Forms\n\n## Third Schedule\n");
     assert_eq!(names(&marked), [".", "annex-1", "annex-2", "annex-3"]);
+}
+
+#[test]
+fn the_sequence_looks_no_further_than_the_annex() {
+    let text = "# Act\n\nArticles 1–2\n\na\n\nArticle 3\n\nb\n\nArticle 5\n\nc\n\n## Annex 1\n\nArticle 1\n\nd\n\nArticle 4\n\ne\n";
+    let marked = lawful_as("en", text);
+    let want = [".", "art-1..2", "art-3", "art-5", "annex-1", "annex-1/art-1", "annex-1/art-4"];
+    assert_eq!(names(&marked), want);
+}
+
+#[test]
+fn a_raised_digit_is_an_insert_in_codes_too() {
+    let marked =
+        lawful_as("fr", "## Article 1\n\n## Article 1²\n\n## Article L111-8<sup>1</sup>\n\n## Article 12\n");
+    assert_eq!(names(&marked), ["art-1", "art-1+2", "art-l111-8+1", "art-12"]);
+}
+
+#[test]
+fn the_ordinal_suffix_that_ends_the_word() {
+    let marked = lawful_as("fr", "## Article 1er\n\n## Annexe 1ere\n\n## Annexe 2ème\n\n## Titre Iere\n");
+    assert_eq!(names(&marked), ["art-1", "annex-1", "annex-2", "annex-2/title-1"]);
 }
