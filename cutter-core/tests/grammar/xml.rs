@@ -70,7 +70,7 @@ pub fn document(dialect: &Dialect, tape: &mut Tape<'_>) -> (String, Vec<Planted>
         let (element, kind) = dialect.chapter;
         let address = format!("X/{kind}-{chapter}");
         planted.push(Planted { start: text.len(), address: address.clone() });
-        write!(text, "<{element}>{}\n", number(dialect, true, &chapter.to_string())).unwrap();
+        writeln!(text, "<{element}>{}", number(dialect, true, &chapter.to_string())).unwrap();
         for _ in 0..1 + tape.below(4) {
             article += 1;
             let label = if tape.once_in(4) { format!("{article}a") } else { article.to_string() };
