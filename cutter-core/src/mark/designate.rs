@@ -116,7 +116,9 @@ fn number_first<'p, 't>(profile: &'p Profile, title: &'t str) -> Option<Designat
     let mut sides = profile.designators.iter().filter(|d| d.number.contains(&NumberSide::Before));
     let (label, after) = ordinal(profile, title)?;
     sides.find_map(|designator| {
-        let rest = designator.words.iter().find_map(|word| strip_word(after, word))?;
+        // The longest word here too: `partie législative` before `partie`.
+        let words = designator.words.iter().filter_map(|word| Some((word, strip_word(after, word)?)));
+        let (_, rest) = words.max_by_key(|(word, _)| word.len())?;
         let titled = designator.titled && (rest.is_empty() || rest.starts_with([' ', '.']));
         (titled || stands_alone(rest)).then(|| found(designator, Some(label.clone()), rest))
     })

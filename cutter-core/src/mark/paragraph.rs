@@ -241,9 +241,9 @@ fn candidate<'a>(
 /// Where the designator ends in `raw`, which may show it with marks of emphasis between;
 /// `None` where its letters stand there otherwise.
 fn shown_end(raw: &str, designator: &str) -> Option<usize> {
-    if let Some(after) = raw.strip_prefix(designator) {
-        let marks = after.len() - after.trim_start_matches('*').len();
+    if let Some(rest) = raw.strip_prefix(designator) {
         // What closes the emphasis belongs to the designator.
+        let marks = rest.len() - rest.trim_start_matches('*').len();
         return Some(designator.len() + if marks > 1 { marks } else { 0 });
     }
     let mut rest = raw;

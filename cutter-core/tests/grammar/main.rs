@@ -24,6 +24,7 @@ use tape::Tape;
 pub const LAWS: [&str; 16] =
     ["de", "fr", "cz", "ee", "fi", "no", "nl", "vn", "vn-phapdien", "cn", "kr", "jp", "uy", "pe", "us", "en"];
 
+/// Marks a document as its profile has it.
 pub fn mark(profile: &Profile, source: &[u8]) -> Result<Marked, MarkError> {
     let (id, limits) = (DocumentId::parse("X").unwrap(), MarkLimits::default());
     let context = MarkContext { document_id: &id, profile, limits: &limits };

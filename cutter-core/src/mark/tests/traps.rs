@@ -231,7 +231,7 @@ fn a_plural_and_a_range_word_that_is_a_letter() {
 fn divisions_that_are_counted_in_words_before_their_kind() {
     let marked = lawful_as(
         "fr",
-        "# Loi\n\n## Première partie\n\n## Deuxième partie : Des biens\n\n## Partie législative\n",
+        "# Loi\n\n## Première partie législative\n\n## Des lois\n\n## Deuxième partie : Des biens\n\n## Partie législative\n",
     );
     assert_eq!(names(&marked), [".", "part-1", "part-2", "part"]);
     let marked =
