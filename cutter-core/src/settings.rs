@@ -185,10 +185,10 @@ mod tests {
         let read: RunSettings = serde_json::from_str(&serde_json::to_string(&settings).unwrap()).unwrap();
         assert_eq!(read, settings);
         assert_eq!(line(&read, "profile_chosen"), "detected, confidence low");
-        assert_eq!(line(&read, "profile_evidence"), "one; markdown is nearly as likely");
+        assert_eq!(line(&read, "profile_evidence_2"), "markdown is nearly as likely");
         assert_eq!(
             line(&read, "profile_cost"),
-            "57 units, 1 duplicate, 11 empty, 2 number gaps, largest 3821 bytes"
+            "units 57, duplicates 1, empty 11, number gaps 2, largest 3821 bytes"
         );
         assert_eq!(line(&read, "profile_runner_up"), "markdown: cannot cut this text");
         let warning = read.detection.unwrap().warning("vn").unwrap();

@@ -96,9 +96,9 @@ fn the_sovereign_reads_how_the_profile_was_chosen() {
     for part in [
         "profile              : vn version 1, down to clause\n",
         "profile_chosen       : detected, confidence high\n",
-        "profile_evidence     : \"vn: 2 lines begin with an article",
-        "profile_cost         : 5 units, 0 duplicate, 0 empty, 1 number gaps, largest",
-        "profile_runner_up    : \"vn-phapdien: 5 units",
+        "profile_evidence_1   : \"vn: 2 lines begin with an article",
+        "profile_cost         : units 5, duplicates 0, empty 2, number gaps 1, largest",
+        "profile_runner_up    : \"vn-phapdien: units 5",
         "art 3: 2 is missing",
     ] {
         assert!(detected.contains(part), "{part}: {detected}");

@@ -68,7 +68,7 @@ impl fmt::Display for Cost {
         let Self { units, duplicates, empty, largest, gaps } = self;
         write!(
             f,
-            "{units} units, {duplicates} duplicate, {empty} empty, {gaps} number gaps, largest {largest} bytes"
+            "units {units}, duplicates {duplicates}, empty {empty}, number gaps {gaps}, largest {largest} bytes"
         )
     }
 }
@@ -134,7 +134,9 @@ impl Detection {
         let line = |name: &str, value: String| (name.to_string(), value);
         let mut lines =
             alloc::vec![line("profile_chosen", format!("detected, confidence {}", self.confidence.as_str()))];
-        lines.extend(self.evidence.iter().map(|text| line("profile_evidence", text.clone())));
+        for (i, text) in self.evidence.iter().enumerate() {
+            lines.push(line(&format!("profile_evidence_{}", i + 1), text.clone()));
+        }
         lines.push(line("profile_cost", cost(&self.cost)));
         lines.push(match &self.runner_up {
             Some(other) => line("profile_runner_up", format!("{}: {}", other.name, cost(&other.cost))),
