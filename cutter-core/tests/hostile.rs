@@ -56,7 +56,7 @@ fn suspects(texts: &dyn Fn(usize) -> Vec<hostile::Hostile>, work: &dyn Fn(&str))
         let (name, quarter) = texts(SCALE * 4).swap_remove(i);
         assert_eq!(name, what);
         let (whole, part) = (least(&|| work(&text)), least(&|| work(&quarter)));
-        if whole > part * MOST_RATIO {
+        if whole > SUSPECT.as_secs_f64() / 2.0 && whole > part * MOST_RATIO {
             found.push(format!(
                 "{what}: {part:.3} s for {}, {whole:.3} s for {} bytes",
                 quarter.len(),
