@@ -15,6 +15,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::mark::head;
 use crate::mark::xml::xml_root;
 use crate::profile::{Format, Profile, ProfileError};
 
@@ -151,15 +152,15 @@ impl Profiles {
     /// text that is not UTF-8 is read up to its first wrong byte.
     #[must_use]
     pub fn detect(&self, source: &[u8]) -> Detected {
-        let head = source.get(..MAX_BYTES).unwrap_or(source);
-        let text = match core::str::from_utf8(head) {
+        let start = source.get(..MAX_BYTES).unwrap_or(source);
+        let text = match core::str::from_utf8(start) {
             Ok(text) => text,
             // The first wrong byte, or a character that was cut in two.
             Err(error) => {
-                head.utf8_chunks().next().map_or("", |c| c.valid().get(..error.valid_up_to()).unwrap_or(""))
+                start.utf8_chunks().next().map_or("", |c| c.valid().get(..error.valid_up_to()).unwrap_or(""))
             }
         };
-        if let Some(found) = self.detect_xml(head) {
+        if let Some(found) = self.detect_xml(start) {
             return found;
         }
         let lines = first_lines(text, MAX_LINES);
@@ -307,12 +308,7 @@ fn samples(text: &str) -> Vec<&str> {
     }
     let size = MAX_LANGUAGE_BYTES / PIECES;
     let step = text.len() / PIECES;
-    let boundary = |mut at: usize| {
-        while !text.is_char_boundary(at) {
-            at -= 1;
-        }
-        at
-    };
+    let boundary = |at: usize| head(text, at).len();
     (0..PIECES).map(|i| &text[boundary(i * step)..boundary(i * step + size)]).collect()
 }
 

@@ -313,6 +313,15 @@ pub fn check_partition(
     }
 }
 
+/// The beginning of `text`: whole characters, at most `max` bytes.
+pub(crate) fn head(text: &str, max: usize) -> &str {
+    let mut end = text.len().min(max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.get(..end).unwrap_or_default()
+}
+
 /// A line's text as designators are read from it: inline markup and invisible characters
 /// removed, NFC. What is before `at` is only read where it emphasises the beginning.
 pub(crate) fn plain_line(raw: &str, at: usize) -> alloc::borrow::Cow<'_, str> {

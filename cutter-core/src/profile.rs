@@ -27,9 +27,7 @@ pub use rules::{
     NumberSide, Numeral, Paragraphs, PlainHeadings, PublicationRule, RegionRules, SetextRules, TitleRule,
 };
 
-pub use xml::{
-    XML_PROFILES, XmlMatch, XmlPublicationType, XmlRoot, XmlRules, XmlSectionType, XmlSource, XmlUnit,
-};
+pub use xml::{XmlMatch, XmlPublicationType, XmlRoot, XmlRules, XmlSectionType, XmlSource, XmlUnit};
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()

@@ -7,9 +7,9 @@
 use std::path::Path;
 
 use cutter_core::address::DocumentId;
+use cutter_core::detect::Profiles;
 use cutter_core::digest::Digest;
 use cutter_core::mark::MarkLimits;
-use cutter_core::mark::xml::xml_root;
 use cutter_core::plan::{CutPlan, PlanInput};
 use cutter_core::profile::Profile;
 use cutter_core::vocabulary::Vocabulary;
@@ -60,9 +60,9 @@ fn the_samples_are_cut_as_people_read_them() {
         let want: Vec<_> = rows.collect();
         let kind = want[0].0.clone();
 
-        let (namespace, root) = xml_root(&text).unwrap();
-        let profile = Profile::built_in_for_root(&namespace, root).unwrap();
-        let plan = plan(&text, &profile);
+        let profiles = Profiles::built_in().unwrap();
+        let profile = profiles.get(&profiles.detect(&text).profile).unwrap();
+        let plan = plan(&text, profile);
         let found: Vec<_> = plan
             .rows
             .iter()

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::gate::clip;
-use crate::mark::{Candidate, Marked, line_designates, line_kind, plain_line};
+use crate::mark::{Candidate, Marked, head, line_designates, line_kind, plain_line};
 use crate::profile::Profile;
 
 /// A line is shown so far.
@@ -92,10 +92,7 @@ fn first_text(text: &str, candidate: &Candidate) -> usize {
 
 fn read(profile: &Profile, line: &Line<'_>) -> (Option<String>, bool) {
     let inner = line.raw.trim_start_matches('#').trim_start();
-    let mut cut = inner.len().min(MAX_READ_BYTES);
-    while !inner.is_char_boundary(cut) {
-        cut -= 1;
-    }
+    let cut = head(inner, MAX_READ_BYTES).len();
     let shown = inner.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_'));
     let lead = (inner.len() - shown.len()).min(cut);
     let plain = plain_line(&inner[..cut], lead);

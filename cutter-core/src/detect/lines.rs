@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Plain;
-use crate::mark::plain_line;
+use crate::mark::{head, plain_line};
 
 /// Longer lines are read only so far.
 const MAX_LINE_BYTES: usize = 160;
@@ -47,10 +47,7 @@ pub(super) fn first_lines(text: &str, limit: usize) -> Vec<Line<'_>> {
         let heading = (1..=6).contains(&level);
         if heading || after_blank {
             let shown = inner.trim_start_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_'));
-            let mut cut = shown.len().min(MAX_LINE_BYTES);
-            while !shown.is_char_boundary(cut) {
-                cut -= 1;
-            }
+            let cut = head(shown, MAX_LINE_BYTES).len();
             let lead = inner.len() - shown.len();
             let plain = plain_line(&inner[..lead + cut], lead);
             found.push(Line { plain, heading, loose, short: raw.len() <= MAX_LINE_BYTES });

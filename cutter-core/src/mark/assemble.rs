@@ -229,7 +229,7 @@ impl<'a> Assembler<'a> {
         Ok(numbered)
     }
 
-    /// Adds a candidate that reaches, for now, to the end of the region.
+    /// Adds a candidate that reaches to the end of the region, until the next one cuts it short.
     fn push(
         &mut self,
         address: Address,

@@ -13,6 +13,8 @@ use pulldown_cmark::{CowStr, Event, Options, Parser, Tag, TagEnd};
 
 use crate::address::text::clean;
 
+use super::head;
+
 /// The longest part of a heading that is read for its address.
 const MAX_TITLE_BYTES: usize = 1024;
 
@@ -102,11 +104,7 @@ pub(super) fn title_span(text: &str, heading: &Heading) -> Range<usize> {
 /// A heading's title: inline markup, `{#id}` and invisible characters removed, white
 /// space collapsed, NFC. Superscript digits stay superscript (`14<sup>1</sup>` is `14¹`).
 pub(super) fn plain_title(raw: &str) -> Cow<'_, str> {
-    let mut end = raw.len().min(MAX_TITLE_BYTES);
-    while !raw.is_char_boundary(end) {
-        end -= 1;
-    }
-    let raw = strip_attributes(&raw[..end]);
+    let raw = strip_attributes(head(raw, MAX_TITLE_BYTES));
     if !raw.bytes().any(|b| matches!(b, b'*' | b'_' | b'[' | b'<' | b'`' | b'&' | b'\\' | b'!')) {
         return clean(raw);
     }

@@ -7,6 +7,7 @@ use crate::address::check_label;
 use crate::address::numeral::roman;
 use crate::profile::{Designator, NumberSide, Numeral, Profile};
 
+use super::head;
 use super::number::{decimal, is_number_char, number_after, ordinal, whole_number};
 
 /// What a title designates.
@@ -99,11 +100,7 @@ fn prefixed<'p, 't>(profile: &'p Profile, title: &'t str) -> Option<Designation<
 /// Where `word` begins near the start of `text`: a number before it is short.
 fn bounded_find(text: &str, word: &str) -> Option<usize> {
     const FAR: usize = 48;
-    let mut end = text.len().min(FAR);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    text[..end].find(word)
+    head(text, FAR).find(word)
 }
 
 fn insert<'t>(profile: &Profile, designator: &Designator, rest: &'t str) -> Option<(String, &'t str)> {

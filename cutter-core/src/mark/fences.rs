@@ -6,7 +6,7 @@
 
 use alloc::vec::Vec;
 
-use super::paragraph::line_end;
+use super::region::line_end;
 
 /// The fewest marks of a fence.
 const MIN_MARKS: usize = 3;

@@ -10,11 +10,13 @@ use alloc::vec::Vec;
 
 use crate::profile::{After, NumberSide, Profile};
 
-use super::Region;
 use super::blocks::plain_title;
 use super::designate::{Designation, designate};
 use super::fences::Fences;
 use super::node::{Node, Title, read};
+use super::region::line_end;
+use super::scan::holds;
+use super::{Region, head};
 
 /// Of a line so much is read for its designator.
 const MAX_READ_BYTES: usize = 240;
@@ -165,18 +167,6 @@ fn is_blank(line: &[u8]) -> bool {
             && core::str::from_utf8(text).is_ok_and(|text| text.trim_matches(is_lead).is_empty()))
 }
 
-fn holds(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|window| window == part)
-}
-
-pub(super) fn line_end(bytes: &[u8], at: usize) -> usize {
-    match bytes[at..].iter().position(|&b| b == b'\n' || b == b'\r') {
-        None => bytes.len(),
-        Some(i) if bytes[at + i] == b'\r' && bytes.get(at + i + 1) == Some(&b'\n') => at + i + 2,
-        Some(i) => at + i + 1,
-    }
-}
-
 /// The plain text of a line from `at` on: of `**Article 2** Text` it is `Article 2 Text`, so what
 /// emphasises the beginning is read too, where it is closed again.
 pub(super) fn emphasised(line: &str, at: usize) -> Cow<'_, str> {
@@ -201,10 +191,7 @@ fn candidate<'a>(
 ) -> Option<Node<'a>> {
     let rules = profile.paragraphs.as_ref()?;
     let whole = &text[at..end];
-    let mut cut = whole.len().min(MAX_READ_BYTES);
-    while !whole.is_char_boundary(cut) {
-        cut -= 1;
-    }
+    let cut = head(whole, MAX_READ_BYTES).len();
     let plain = emphasised(&text[start..at + cut], at - start);
     let found = designate(profile, &plain)?;
     // Only behind a designator: a line may hold many places to look at, and end in many blanks.

@@ -47,15 +47,19 @@ pub fn body_region(source: &[u8], profile: &Profile) -> Result<Region, MarkError
 /// The spans of the lines from `at` on, line ends (LF, CRLF or a bare CR) included.
 fn lines(source: &[u8], mut at: usize) -> impl Iterator<Item = (usize, usize)> {
     core::iter::from_fn(move || {
-        let rest = source.get(at..).filter(|rest| !rest.is_empty())?;
         let start = at;
-        at += match rest.iter().position(|&b| b == b'\n' || b == b'\r') {
-            None => rest.len(),
-            Some(i) if rest[i] == b'\r' && rest.get(i + 1) == Some(&b'\n') => i + 2,
-            Some(i) => i + 1,
-        };
+        at = if start < source.len() { line_end(source, start) } else { return None };
         Some((start, at))
     })
+}
+
+/// Where the line from `at` on ends, its line end (LF, CRLF or a bare CR) included.
+pub(super) fn line_end(bytes: &[u8], at: usize) -> usize {
+    match bytes[at..].iter().position(|&b| b == b'\n' || b == b'\r') {
+        None => bytes.len(),
+        Some(i) if bytes[at + i] == b'\r' && bytes.get(at + i + 1) == Some(&b'\n') => at + i + 2,
+        Some(i) => at + i + 1,
+    }
 }
 
 fn front_matter(source: &[u8]) -> Option<usize> {

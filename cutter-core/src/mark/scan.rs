@@ -381,7 +381,7 @@ fn html_end(text: &[u8]) -> Option<&'static [u8]> {
     }
 }
 
-fn holds(text: &[u8], part: &[u8]) -> bool {
+pub(super) fn holds(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 

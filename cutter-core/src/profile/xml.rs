@@ -6,11 +6,8 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Profile, ProfileError, is_default};
+use super::{ProfileError, is_default};
 use crate::address::unit_kind_of;
-
-/// The built-in profiles for XML.
-pub const XML_PROFILES: [&str; 3] = ["akn", "uslm", "formex"];
 
 /// How one XML format is cut. Elements are named by their local names and count only in
 /// the namespace of the root element.
@@ -185,26 +182,16 @@ impl XmlRules {
     }
 }
 
-impl Profile {
-    /// The built-in profile for documents with this root element (its namespace and local
-    /// name, as [`crate::mark::xml::xml_root`] finds them); `None` where there is none.
-    #[must_use]
-    pub fn built_in_for_root(namespace: &str, name: &str) -> Option<Self> {
-        let profiles = XML_PROFILES.iter().filter_map(|name| Self::built_in(name).ok());
-        profiles.into_iter().find(|p| p.xml.as_ref().is_some_and(|rules| rules.fits(namespace, name)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::profile::Profile;
     use crate::vocabulary::Vocabulary;
     use alloc::string::ToString;
 
     #[test]
     fn the_built_in_profiles_read_and_use_known_words() {
         let words = Vocabulary::default();
-        for name in XML_PROFILES {
+        for name in ["akn", "uslm", "formex"] {
             let profile = Profile::built_in(name).unwrap();
             assert_eq!(profile.name, name);
             let rules = profile.xml.as_ref().unwrap();
@@ -227,7 +214,10 @@ mod tests {
 
     #[test]
     fn roots_choose_profiles() {
-        let name = |namespace, root| Profile::built_in_for_root(namespace, root).map(|p| p.name);
+        let name = |namespace: &str, root: &str| {
+            let fits = |p: &Profile| p.xml.as_ref().is_some_and(|rules| rules.fits(namespace, root));
+            Profile::names().map(|name| Profile::built_in(name).unwrap()).find(fits).map(|p| p.name)
+        };
         let akn = "http://docs.oasis-open.org/legaldocml/ns/akn/3.0/WD17";
         assert_eq!(name(akn, "akomaNtoso").as_deref(), Some("akn"));
         assert_eq!(name("http://www.akomantoso.org/2.0", "akomaNtoso").as_deref(), Some("akn"));

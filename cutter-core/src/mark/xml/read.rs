@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use xmlparser::{ElementEnd, StrSpan, Token, Tokenizer};
 
-use crate::mark::{Lines, MarkError, Region, Warning, warning};
+use crate::mark::{Lines, MarkError, Region, Warning, head, warning};
 use crate::profile::{Profile, XmlRules, XmlSource, XmlUnit};
 
 use super::MAX_XML_DEPTH;
@@ -187,14 +187,11 @@ impl<'a, 'p> Reader<'a, 'p> {
             return;
         }
         let text = if references { decode(raw) } else { Cow::Borrowed(raw) };
-        let mut room = MAX_TITLE_BYTES.min(text.len());
-        while !text.is_char_boundary(room) {
-            room -= 1;
-        }
+        let shown = head(&text, MAX_TITLE_BYTES);
         let raised = self.raised > 0;
         for capture in &mut self.captures {
             if capture.found.text.len() < MAX_TITLE_BYTES {
-                push_text(&mut capture.found.text, text.get(..room).unwrap_or_default(), raised);
+                push_text(&mut capture.found.text, shown, raised);
             }
         }
     }
