@@ -243,6 +243,13 @@ fn refused(checks: Vec<Check>) -> Judgement {
     Judgement::Refused(Refusal::Rules(checks))
 }
 
+/// The refusal by target instead of trigger, as the database words it: every trigger of this table
+/// leads to one state.
+fn named(illegal: IllegalTransition, from: S, trigger: T) -> IllegalTransition {
+    let target = BACKLOG.rows().iter().find(|row| row.trigger == trigger).map(|row| row.to);
+    target.and_then(|to| BACKLOG.check(from, to).err()).unwrap_or(illegal)
+}
+
 /// The moves of these triggers one after the other, unless a rule or the table says no.
 fn moves(entry: &Entry, triggers: &[T], rules: impl FnOnce() -> Vec<Check>) -> Judgement {
     let (mut from, mut out) = (entry.status, Vec::new());
@@ -252,7 +259,7 @@ fn moves(entry: &Entry, triggers: &[T], rules: impl FnOnce() -> Vec<Check>) -> J
                 out.push(Move { trigger, from, to });
                 from = to;
             }
-            Err(illegal) => return Judgement::Refused(Refusal::Illegal(illegal)),
+            Err(illegal) => return Judgement::Refused(Refusal::Illegal(named(illegal, from, trigger))),
         }
     }
     let failed: Vec<Check> = rules().into_iter().filter(|check| !check.ok).collect();
@@ -367,7 +374,7 @@ fn leg_b(entry: &Entry, envelope_id: Uuid, change_set_id: Uuid) -> Judgement {
     }
     // No move of its own; but the entry must stand where a verification could start.
     if let Err(illegal) = BACKLOG.step(entry.status, T::VerifyStart) {
-        return Judgement::Refused(Refusal::Illegal(illegal));
+        return Judgement::Refused(Refusal::Illegal(named(illegal, entry.status, T::VerifyStart)));
     }
     let cut = committed_cut(entry, change_set_id, false);
     if cut.ok { Judgement::Apply(Vec::new()) } else { refused(vec![cut]) }
