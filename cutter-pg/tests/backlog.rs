@@ -393,6 +393,25 @@ fn a_legal_move_without_its_records_is_not_committed() {
     };
     named(transaction(&mut exec, &cut(None)), "CUC10", "G-VERIFY-CUT");
 
+    let write = approved.leg_a_write();
+    let open = format!(
+        "SELECT cutter_governance.fn_change_set_open('{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}', '{}',
+             '{}', 'act', 1, 'me', now())",
+        write.change_set_id,
+        approved.run_id,
+        approved.source.document,
+        write.source_document_id,
+        write.source_version_id,
+        write.entry_id,
+        write.approval_id,
+        write.review_decision_id,
+        write.idempotency_key,
+        write.writer_digest,
+        write.manifest_digest,
+        write.region_sha
+    );
+    named(transaction(&mut exec, &[open]), "CUC10", "did not move by it");
+
     let applied = at(&world, S::CutApplied);
     named(transaction(&mut exec, &cut(Some(applied.change_set))), "CUC10", "G-VERIFY-CUT");
     let verdict = |passed: bool| {
