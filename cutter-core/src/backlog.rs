@@ -12,6 +12,8 @@
 
 mod audit;
 mod judge;
+#[cfg(test)]
+mod model;
 mod replay;
 #[cfg(test)]
 mod tests;
