@@ -11,6 +11,7 @@ extern crate std;
 pub mod address;
 pub mod approval;
 pub mod attestation;
+pub mod backlog;
 pub mod canonical;
 pub mod compare;
 pub mod detect;

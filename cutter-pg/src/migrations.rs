@@ -25,6 +25,11 @@ const MIGRATIONS: &[Migration] = &[
     },
     Migration { version: 9, name: "survey", sql: include_str!("../migrations/0009_survey.sql") },
     Migration { version: 10, name: "grants", sql: include_str!("../migrations/0010_grants.sql") },
+    Migration {
+        version: 11,
+        name: "backlog_operations",
+        sql: include_str!("../migrations/0011_backlog_operations.sql"),
+    },
 ];
 
 /// Every migration that this binary knows, oldest first.

@@ -21,7 +21,7 @@ use crate::row::{EFFECT_COLUMNS, bigint, effect_record, get, parsed, parsed_opt,
 use crate::survey;
 
 impl PgDatabase {
-    async fn read<T, F>(&self, op: &str, job: F) -> PortResult<T>
+    pub(crate) async fn read<T, F>(&self, op: &str, job: F) -> PortResult<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Client) -> Result<T, PgError> + Send + 'static,

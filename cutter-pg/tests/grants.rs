@@ -49,7 +49,7 @@ fn expected() -> BTreeSet<String> {
         "SELECT",
         "",
         "cutter_governance.review_decision cutter_governance.decision_backlog_entry \
-         cutter_governance.decision_backlog_history iu_core.source_document iu_core.source_version \
+         iu_core.source_document iu_core.source_version \
          iu_core.information_unit iu_core.unit_version iu_core.v_current_unit public.dot_config",
     );
     for role in ["cutter_exec", "cutter_verify", "cutter_review", "cutter_ro"] {
@@ -75,7 +75,26 @@ fn expected() -> BTreeSet<String> {
         "cutter_governance.fn_verify_escalate cutter_governance.fn_signature_record",
     );
     add("cutter_review", "EXECUTE", "", "cutter_governance.fn_review_decision_record");
+    add(
+        "cutter_exec",
+        "EXECUTE",
+        "",
+        "cutter_governance.fn_backlog_mark_once cutter_governance.fn_backlog_sweep_pass",
+    );
+    add(
+        "cutter_review",
+        "EXECUTE",
+        "",
+        "cutter_governance.fn_backlog_review cutter_governance.fn_backlog_requeue \
+         cutter_governance.fn_backlog_abandon",
+    );
     for role in LOGINS {
+        add(
+            role,
+            "SELECT",
+            "cutter_governance.",
+            "v_backlog_entry v_backlog_history v_backlog_decision v_backlog_cut v_backlog_signature",
+        );
         add(role, "USAGE", "", "iu_core cutter_governance public");
     }
     all

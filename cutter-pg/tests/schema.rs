@@ -259,6 +259,13 @@ fn status_and_history_never_disagree() {
     assert_eq!(code(admin.execute(insert, &[])), "CU005", "history without a status");
     let mut both = admin.transaction().unwrap();
     both.execute(insert, &[]).unwrap();
+    both.execute(
+        "INSERT INTO cutter_governance.decision_backlog_sweep_log
+         SELECT gen_random_uuid(), run_id, document_id, ARRAY[entry_id], 'me', now()
+         FROM cutter_governance.decision_backlog_entry",
+        &[],
+    )
+    .unwrap();
     both.execute(update, &[]).unwrap();
     both.commit().unwrap();
     // S5 is legal, and never committed.

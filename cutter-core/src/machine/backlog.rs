@@ -113,7 +113,7 @@ spelled!(BacklogTrigger, "backlog trigger", {
     Abandon => "abandon",
 });
 
-/// The guards of spec 3 §2, by name.
+/// The guards of spec 3 §2 and those of the records, by name; `backlog` judges them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BacklogGuard {
     /// The entry has an approving `review_decision` that is still the current one.
@@ -126,6 +126,10 @@ pub enum BacklogGuard {
     VerifyCut,
     /// The verifier is another principal than the executor.
     VerifySod,
+    /// No verdict on the change set stands (§5).
+    VerifyOnce,
+    /// No envelope of the change set stands.
+    LegBOnce,
 }
 
 spelled!(BacklogGuard, "backlog guard", {
@@ -134,6 +138,8 @@ spelled!(BacklogGuard, "backlog guard", {
     CutOnce => "G-CUT-ONCE",
     VerifyCut => "G-VERIFY-CUT",
     VerifySod => "G-VERIFY-SOD",
+    VerifyOnce => "G-VERIFY-ONCE",
+    LegBOnce => "G-LEG-B-ONCE",
 });
 
 use BacklogGuard as G;

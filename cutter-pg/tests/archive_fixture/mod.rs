@@ -83,6 +83,10 @@ BEGIN
     IF p_outcome = 'failed' THEN
         PERFORM cutter_governance.fn_verify_escalate(v_signature, v_set, v_envelope, gen_random_uuid(), p_run, 'v', v_at);
     END IF;
+    INSERT INTO cutter_governance.dot_pair_signature (signature_id, run_id, change_set_id, duty, payload, public_key,
+        signature, inserted_by, at)
+    VALUES (gen_random_uuid(), p_run, v_set, 'verifier', '{"a":"ế"}', public.hex('v'),
+        public.hex('s') || public.hex('t'), 'cutter_verify', v_at);
     INSERT INTO cutter_governance.verify_result (id, change_set_id, run_id, manifest_envelope_id, entry_id, passed,
         compensating_id, escalation_entry_id, actor, inserted_by, at)
     VALUES (gen_random_uuid(), v_set, p_run, v_envelope, v_entry, p_outcome <> 'failed',
