@@ -46,7 +46,7 @@ use crate::port::run_store::{LockHolder, RunStore};
 use crate::port::signer::{SignatureVerifier, Signer};
 use crate::sidecar::{Considered, Sidecar, SidecarError, StopRecord};
 
-pub use create::{CutRequest, cut};
+pub use create::{NewRun, cut};
 pub use plan_phases::plan_of;
 pub use resume::{ResumeOptions, resume};
 pub use stopping::{ask_for_stop, record_internal_error, stop, stop_kinds};

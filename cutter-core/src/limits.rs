@@ -11,6 +11,9 @@ pub const MAX_DOCUMENT_BYTES: u64 = 64 * 1024 * 1024;
 /// one publication stays one small write.
 pub const SIDECAR_MAX_BYTES: usize = 64 * 1024;
 
+/// Bytes of an explicit manifest among a run's settings, as JSON without spaces: the sidecar
+/// holds it, beside everything else.
+pub const SETTINGS_MANIFEST_MAX_BYTES: usize = 16 * 1024;
 /// Lines of a phase report (spec 2 §2).
 pub const REPORT_MAX_LINES: usize = 250;
 

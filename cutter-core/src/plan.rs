@@ -20,8 +20,10 @@ use crate::mark::{
 use crate::profile::{Profile, ProfileId};
 use crate::vocabulary::{UnknownWord, Vocabulary};
 
+mod staged;
 mod tree;
 
+pub use staged::{PlanSettings, StagedPlan};
 pub use tree::UnitTree;
 
 /// The schema word at the head of the hashed source_version envelope.

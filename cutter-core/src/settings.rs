@@ -13,6 +13,7 @@ use crate::approval::ApprovalPolicy;
 use crate::detect::Detection;
 use crate::limits;
 use crate::machine::run::Phase;
+use crate::mark::{ManifestMarker, Marker as _};
 use crate::port::backup::BackupScope;
 use crate::profile::Profile;
 
@@ -46,6 +47,11 @@ pub struct RunSettings {
     pub publication_type: Option<String>,
     /// Entries that must be S8 first (G-CUT-DEPS).
     pub depends_on: Vec<String>,
+    /// An explicit manifest of spans instead of the profile's marking, as
+    /// [`ManifestMarker`](crate::mark::ManifestMarker) reads it; at most
+    /// [`limits::SETTINGS_MANIFEST_MAX_BYTES`], since the run's record holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub manifest: Option<serde_json::Value>,
 }
 
 impl RunSettings {
@@ -74,7 +80,25 @@ impl RunSettings {
             detection: None,
             publication_type: None,
             depends_on: Vec::new(),
+            manifest: None,
         }
+    }
+
+    /// Whether a run may begin with these settings.
+    ///
+    /// # Errors
+    /// A text for people: the explicit manifest is too long for the run's record.
+    pub fn check(&self) -> Result<(), String> {
+        let Some(manifest) = &self.manifest else { return Ok(()) };
+        let bytes = manifest.to_string().len();
+        if bytes > limits::SETTINGS_MANIFEST_MAX_BYTES {
+            return Err(format!(
+                "the explicit manifest: expected at most {} bytes of JSON, observed {bytes}; a profile of your \
+                 own (--profile FILE) has no such limit",
+                limits::SETTINGS_MANIFEST_MAX_BYTES
+            ));
+        }
+        Ok(())
     }
 
     /// The soft cap of a phase in milliseconds.
@@ -114,6 +138,11 @@ impl RunSettings {
                 format!("{} version {}, {}", self.profile.name, self.profile.version, self.cut_depth())
             ),
         ];
+        if let Some(manifest) = &self.manifest {
+            let marker = ManifestMarker::from_value(manifest.clone());
+            let text = marker.map_or_else(|e| e.to_string(), |marker| marker.identity());
+            lines.push(line("manifest", text));
+        }
         match &self.detection {
             Some(detection) => lines.extend(detection.lines()),
             None => lines.push(line("profile_chosen", "chosen by the operator".to_owned())),

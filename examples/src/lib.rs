@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use cutter_core::approval::{ApprovalPolicy, Approver, Ask, SignaturePolicy, render_approval};
 use cutter_core::digest::Digest;
-use cutter_core::driver::{self, Caller, CutRequest, DriveError, Driven, Outcome, Ports, ResumeOptions};
+use cutter_core::driver::{self, Caller, DriveError, Driven, NewRun, Outcome, Ports, ResumeOptions};
 use cutter_core::id::RunId;
 use cutter_core::memory::{World, block_on};
 use cutter_core::port::database::SourceRegistration;
@@ -84,7 +84,8 @@ impl Setup {
     /// # Errors
     /// What kept the run from starting.
     pub fn cut(&self, ports: &Ports, mode: Mode) -> std::result::Result<Driven, DriveError> {
-        let request = CutRequest { document_id: DOCUMENT.into(), mode, settings: self.settings.clone() };
+        let request =
+            NewRun { document_id: DOCUMENT.into(), mode, settings: self.settings.clone(), run_id: None };
         block_on(driver::cut(ports, &operator(), request))
     }
 

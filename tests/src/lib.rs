@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use cutter_core::approval::{ApprovalPolicy, Approver, Ask, SignaturePolicy, render_approval};
 use cutter_core::digest::Digest;
-use cutter_core::driver::{self, Caller, CutRequest, DriveError, Driven, Outcome, Ports, ResumeOptions};
+use cutter_core::driver::{self, Caller, DriveError, Driven, NewRun, Outcome, Ports, ResumeOptions};
 use cutter_core::id::RunId;
 use cutter_core::memory::{FaultPlan, Process, World, block_on};
 use cutter_core::port::database::SourceRegistration;
@@ -105,7 +105,8 @@ impl Scenario {
 
     /// Starts a run in a mode.
     pub fn cut_mode(&self, ports: &Ports, mode: Mode) -> Result<Driven, DriveError> {
-        let request = CutRequest { document_id: DOCUMENT.into(), mode, settings: self.settings.clone() };
+        let request =
+            NewRun { document_id: DOCUMENT.into(), mode, settings: self.settings.clone(), run_id: None };
         block_on(driver::cut(ports, &caller(), request))
     }
 

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use cutter_core::approval::{ApprovalPolicy, Approver, Ask, SignaturePolicy, render_approval};
 use cutter_core::digest::Digest;
-use cutter_core::driver::{self, Caller, CutRequest, Driven, Outcome, Ports, ResumeOptions};
+use cutter_core::driver::{self, Caller, Driven, NewRun, Outcome, Ports, ResumeOptions};
 use cutter_core::port::database::{Registered, SourceRegistration};
 use cutter_core::port::effect::{LegAWrite, ReviewVerdict};
 use cutter_core::port::environment::Clock as _;
@@ -163,8 +163,12 @@ impl PgWorld {
     /// If the run does not close out; the message says where it stands.
     pub fn cut(&self, document_id: &str, mut ports: impl FnMut() -> Ports) -> RunTimes {
         let meter = Arc::new(Meter::default());
-        let request =
-            CutRequest { document_id: document_id.into(), mode: Mode::Live, settings: self.settings.clone() };
+        let request = NewRun {
+            document_id: document_id.into(),
+            mode: Mode::Live,
+            settings: self.settings.clone(),
+            run_id: None,
+        };
         let caller = caller();
         let mut total = Duration::ZERO;
         let started = Instant::now();

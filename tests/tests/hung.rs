@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use cutter_core::driver::{self, CutRequest, Driven, Outcome, Ports, ResumeOptions};
+use cutter_core::driver::{self, Driven, NewRun, Outcome, Ports, ResumeOptions};
 use cutter_core::id::RunId;
 use cutter_core::port::PortResult;
 use cutter_core::port::database::{Begun, Executor, Fence, Registered, SourceRegistration};
@@ -49,8 +49,12 @@ fn a_statement_that_hangs_is_ended_with_the_cap_and_the_run_goes_on_when_time_is
     let world = PgWorld::new(TestServer::shared());
     let ports = world.ports();
     world.register(&ports, "LAW-HUNG", &document_of(5, "the cap"));
-    let request =
-        CutRequest { document_id: "LAW-HUNG".into(), mode: Mode::Live, settings: world.settings.clone() };
+    let request = NewRun {
+        document_id: "LAW-HUNG".into(),
+        mode: Mode::Live,
+        settings: world.settings.clone(),
+        run_id: None,
+    };
     let driven = block_on(driver::cut(&ports, &caller(), request)).unwrap();
     let Outcome::Paused { ask, .. } = &driven.outcome else { panic!("{:?}", driven.outcome) };
     world.sign(ask, ReviewVerdict::Approve);

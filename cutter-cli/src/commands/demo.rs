@@ -16,7 +16,7 @@ use crate::app::Context;
 use crate::commands::RunArg;
 use crate::commands::init::{self, InitArgs};
 use crate::commands::orchestrate::{self, CutArgs};
-use crate::commands::plan::{CutOptions, read_bounded};
+use crate::commands::plan::{CutOptions, ManifestOption, read_bounded};
 use crate::commands::profile::AUTO;
 use crate::commands::source::{self, AddArgs};
 use crate::commands::sovereign::{self, RunFolder, Signing};
@@ -147,6 +147,7 @@ fn story(cx: &Context, home: &Path, file: Option<&Path>) -> Outcome {
         document_id: document_id.clone(),
         dry_run: false,
         cut: generous(),
+        manifest: ManifestOption::default(),
         hard_cap: None,
         phase_caps: Vec::new(),
         backup_scope: None,

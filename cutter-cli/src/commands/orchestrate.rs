@@ -29,7 +29,7 @@ pub(crate) struct OrchestrateArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Cut(CutArgs),
+    Cut(Box<CutArgs>),
     Resume(resume::ResumeArgs),
     Status(status::StatusArgs),
     List(list::ListArgs),

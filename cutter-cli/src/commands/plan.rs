@@ -7,7 +7,7 @@ use cutter_core::address::{Address, DocumentId};
 use cutter_core::inspect::document_id_of_file_name;
 use cutter_core::limits;
 use cutter_core::mark::{ManifestMarker, MarkLimits, Marker};
-use cutter_core::plan::{CutPlan, PlanInput, UnitTree};
+use cutter_core::plan::{CutPlan, PlanInput, PlanSettings, UnitTree};
 use cutter_core::vocabulary::Vocabulary;
 use serde_json::{Value, json};
 
@@ -45,9 +45,8 @@ pub(crate) struct PlanArgs {
     document_id: Option<String>,
     #[command(flatten)]
     cut: CutOptions,
-    /// Take the units from a manifest of spans (JSON) instead of marking the text.
-    #[arg(long, value_name = "FILE")]
-    manifest: Option<PathBuf>,
+    #[command(flatten)]
+    manifest: ManifestOption,
 }
 
 /// What `plan` and `orchestrate cut` have in common.
@@ -77,11 +76,30 @@ pub(crate) struct CutOptions {
     pub(crate) forbidden_prefixes: Vec<String>,
 }
 
+/// Spans that somebody else chose.
+#[derive(Debug, Default, Args)]
+pub(crate) struct ManifestOption {
+    /// Take the units from a manifest of spans (JSON) instead of marking the text.
+    #[arg(long, value_name = "FILE")]
+    manifest: Option<PathBuf>,
+}
+
 impl CutOptions {
     /// The profile for a text: the one named, or the one detected.
     pub(crate) fn choose(&self, text: &[u8]) -> Result<Chosen, Failure> {
         let max = self.max_document_bytes.unwrap_or(limits::MAX_DOCUMENT_BYTES);
         profile::choose(&self.profile, self.depth.as_ref(), text, max)
+    }
+}
+
+impl ManifestOption {
+    /// The explicit manifest, if one was named: a JSON value that was read as one.
+    pub(crate) fn read(&self) -> Result<Option<Value>, Failure> {
+        let Some(path) = &self.manifest else { return Ok(None) };
+        let bytes = read_bounded(path, limits::MAX_DOCUMENT_BYTES)?;
+        let refused = |e: String| Failure::usage(format!("{}: {e}", path.display()));
+        ManifestMarker::from_json(&bytes).map_err(|e| refused(e.to_string()))?;
+        serde_json::from_slice(&bytes).map(Some).map_err(|e| refused(e.to_string()))
     }
 }
 
@@ -109,14 +127,9 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
     let document_id = document_id(args.document_id.as_deref(), &args.file)?;
     let chosen = args.cut.choose(&text)?;
     let mark_limits = mark_limits(&args.cut, max)?;
-    let manifest = match &args.manifest {
-        None => None,
-        Some(path) => {
-            let bytes = std::fs::read(path).map_err(|e| Failure::io("read", path, &e))?;
-            let marker = ManifestMarker::from_json(&bytes);
-            Some(marker.map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?)
-        }
-    };
+    let manifest = args.manifest.read()?;
+    let marker = manifest.clone().map(ManifestMarker::from_value).transpose();
+    let marker = marker.map_err(|e| Failure::usage(e.to_string()))?;
     let vocabulary = Vocabulary::default();
     let plan = CutPlan::build(&PlanInput {
         document_id: &document_id,
@@ -126,7 +139,7 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
         publication_type: args.cut.publication_type.as_deref(),
         depends_on: &args.cut.depends_on,
         limits: &mark_limits,
-        marker: manifest.as_ref().map(|m| m as &dyn Marker),
+        marker: marker.as_ref().map(|m| m as &dyn Marker),
     })
     .map_err(|e| Failure::usage(format!("{}: {e}", args.file.display())))?;
     if let Some(warning) = chosen.warning() {
@@ -147,9 +160,11 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
         cx.out.warn(format!("{address} is forbidden for this document"));
     }
     count_within(cx, args, &plan)?;
+    let json =
+        machine(&args.file, &plan, &chosen, plan_settings(&args.cut, &chosen, &document_id, manifest))?;
     let exit =
         if plan.forbidden.is_empty() && plan.unknown_words.is_empty() { Exit::DONE } else { Exit::FAILED };
-    cx.out.result_as(exit, || people(&args.file, &plan, &chosen), &machine(&args.file, &plan, &chosen)?)
+    cx.out.result_as(exit, || people(&args.file, &plan, &chosen), &json)
 }
 
 /// A run refuses more units than the cap. A plan shows them all the same, unless a cap was
@@ -192,8 +207,30 @@ pub(crate) fn mark_limits(cut: &CutOptions, max_bytes: u64) -> Result<MarkLimits
     })
 }
 
+/// What the plan follows from: whoever has these and the text makes it again.
+pub(crate) fn plan_settings(
+    cut: &CutOptions,
+    chosen: &Chosen,
+    document_id: &DocumentId,
+    manifest: Option<Value>,
+) -> PlanSettings {
+    PlanSettings {
+        document_id: document_id.as_str().to_owned(),
+        profile: chosen.profile.clone(),
+        detection: chosen.detection().cloned(),
+        publication_type: cut.publication_type.clone(),
+        depends_on: cut.depends_on.clone(),
+        manifest,
+    }
+}
+
 /// Exactly the fields that are documented.
-fn machine(file: &Path, plan: &CutPlan, chosen: &Chosen) -> Result<Value, Failure> {
+pub(crate) fn machine(
+    file: &Path,
+    plan: &CutPlan,
+    chosen: &Chosen,
+    settings: PlanSettings,
+) -> Result<Value, Failure> {
     let unit = |row: &cutter_core::plan::PlanRow| {
         json!({
             "ordinal": row.ordinal,
@@ -225,6 +262,7 @@ fn machine(file: &Path, plan: &CutPlan, chosen: &Chosen) -> Result<Value, Failur
         "warnings": value(serde_json::to_value(&plan.warnings))?,
         "manifest_digest": plan.manifest_digest.to_hex(),
         "writer_digest": plan.writer_digest.to_hex(),
+        "settings": value(serde_json::to_value(&settings))?,
     }))
 }
 

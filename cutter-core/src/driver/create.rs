@@ -27,13 +27,16 @@ use crate::stop::Slug;
 
 /// What to cut.
 #[derive(Debug, Clone)]
-pub struct CutRequest {
+pub struct NewRun {
     /// The document, as registered.
     pub document_id: String,
     /// Dry run or live.
     pub mode: Mode,
     /// Settings of the run, fixed from here on.
     pub settings: RunSettings,
+    /// The id of the run, where a record elsewhere names it already (a cut request does, spec
+    /// 5): the run is found under it, or begins under it. `None` mints one.
+    pub run_id: Option<RunId>,
 }
 
 /// Starts a run and drives it to the first gate, or says that a finished run has done it
@@ -42,7 +45,13 @@ pub struct CutRequest {
 /// # Errors
 /// [`DriveError::ReplayConflict`] if another run holds the document; otherwise what kept
 /// the run from starting. Once it exists, stops and failures are outcomes.
-pub async fn cut(ports: &Ports, caller: &Caller, request: CutRequest) -> Result<Driven, DriveError> {
+pub async fn cut(ports: &Ports, caller: &Caller, request: NewRun) -> Result<Driven, DriveError> {
+    if let Some(run_id) = &request.run_id
+        && ports.runs.load(run_id).await?.is_some()
+    {
+        return super::resume::resume(ports, caller, run_id, &super::ResumeOptions::default()).await;
+    }
+    request.settings.check().map_err(DriveError::NotNow)?;
     let generation = match request.mode {
         Mode::Dryrun => 0,
         Mode::Live => match replay_check(ports, &request.document_id).await? {
@@ -144,14 +153,15 @@ pub(super) fn state_of(sidecar: &Sidecar) -> Result<RunState, DriveError> {
 }
 
 /// Writes revision 1: state pending, creation record signed, first intent chosen.
-async fn create<'p>(
-    ports: &'p Ports,
-    caller: &'p Caller,
-    request: &CutRequest,
-) -> Result<Run<'p>, DriveError> {
+async fn create<'p>(ports: &'p Ports, caller: &'p Caller, request: &NewRun) -> Result<Run<'p>, DriveError> {
     let now = ports.clock.now();
-    let uuid = ports.ids.uuid_v7(now, &format!("{}/run", request.document_id));
-    let run_id = RunId::new(now, uuid).map_err(|e| DriveError::Internal(e.to_string()))?;
+    let run_id = match &request.run_id {
+        Some(run_id) => run_id.clone(),
+        None => {
+            let uuid = ports.ids.uuid_v7(now, &format!("{}/run", request.document_id));
+            RunId::new(now, uuid).map_err(|e| DriveError::Internal(e.to_string()))?
+        }
+    };
     let settings_sha =
         canonical::digest_of(&request.settings).map_err(|e| DriveError::Internal(e.to_string()))?;
     let text = creation_text(&run_id, request, caller, now, &settings_sha);
@@ -222,7 +232,7 @@ async fn create<'p>(
 /// What the operator signs: one `key: value` line each, nothing else.
 fn creation_text(
     run_id: &RunId,
-    request: &CutRequest,
+    request: &NewRun,
     caller: &Caller,
     now: jiff::Timestamp,
     settings: &Digest,

@@ -16,7 +16,7 @@ use crate::digest::Digest;
 use crate::gate::{GateReport, backlog, cutplan, mark, source_pin};
 use crate::key;
 use crate::machine::run::Phase;
-use crate::mark::{MarkLimits, body_region};
+use crate::mark::{ManifestMarker, MarkLimits, Marker, body_region};
 use crate::plan::{CutPlan, PlanInput};
 use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, MarkWrite, SweepWrite, Verdict, fact};
 use crate::settings::RunSettings;
@@ -42,6 +42,8 @@ pub fn plan_of(
 ) -> Result<CutPlan, String> {
     let document_id = DocumentId::parse(document_id).map_err(|e| e.to_string())?;
     let limits = limits_of(settings)?;
+    let manifest = settings.manifest.clone().map(ManifestMarker::from_value).transpose();
+    let manifest = manifest.map_err(|e| e.to_string())?;
     let input = PlanInput {
         document_id: &document_id,
         text,
@@ -50,7 +52,7 @@ pub fn plan_of(
         publication_type: settings.publication_type.as_deref(),
         depends_on: &settings.depends_on,
         limits: &limits,
-        marker: None,
+        marker: manifest.as_ref().map(|marker| marker as &dyn Marker),
     };
     CutPlan::build(&input).map_err(|e| e.to_string())
 }

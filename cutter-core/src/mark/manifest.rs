@@ -72,7 +72,14 @@ impl ManifestMarker {
     /// # Errors
     /// [`MarkError::Manifest`] where it is not strict JSON of the shape above.
     pub fn from_json(bytes: &[u8]) -> Result<Self, MarkError> {
-        let value = parse_strict(bytes).map_err(|e| wrong("file", "strict JSON", e))?;
+        Self::from_value(parse_strict(bytes).map_err(|e| wrong("file", "strict JSON", e))?)
+    }
+
+    /// Reads a manifest that is a JSON value already.
+    ///
+    /// # Errors
+    /// [`MarkError::Manifest`] where it has not the shape above.
+    pub fn from_value(value: serde_json::Value) -> Result<Self, MarkError> {
         let digest = digest_of(&value)?;
         let manifest: Manifest =
             serde_json::from_value(value).map_err(|e| wrong("file", "schema and units", e))?;

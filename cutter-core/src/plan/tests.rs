@@ -177,3 +177,43 @@ fn a_plan_reads_back_from_its_json() {
     assert!(text.contains("\"units\":[{\"ordinal\":0,\"address\":\"ICX-CONST\""));
     assert_eq!(serde_json::from_str::<CutPlan>(&text).unwrap(), plan);
 }
+
+#[test]
+fn a_staged_plan_is_made_again_and_compared() {
+    use crate::approval::{ApprovalPolicy, SignaturePolicy};
+    let policy = ApprovalPolicy {
+        signature: SignaturePolicy::Required,
+        approver_not_creator: true,
+        approvers: Vec::new(),
+    };
+    let plan = build(TEXT, |_| {});
+    let staged = serde_json::json!({
+        "document": plan.document, "region": plan.region,
+        "manifest_digest": plan.manifest_digest, "writer_digest": plan.writer_digest,
+        "settings": PlanSettings {
+            document_id: "ICX-CONST".into(),
+            profile: Profile::built_in("markdown").unwrap(),
+            detection: None,
+            publication_type: None,
+            depends_on: Vec::new(),
+            manifest: None,
+        },
+        "added later": true,
+    });
+    let staged = StagedPlan::from_json(staged.to_string().as_bytes()).unwrap();
+    let other = Profile::built_in("rfc").unwrap();
+    let mut settings = crate::settings::RunSettings::new(policy, "s", "f", other);
+    staged.settings.apply(&mut settings);
+    let (again, checks) = staged.judge(TEXT, &Vocabulary::default(), &settings).unwrap();
+    assert_eq!(again, plan);
+    assert!(checks.iter().all(|check| check.ok), "{checks:?}");
+    let mut changed = TEXT.to_vec();
+    changed.push(b'\n');
+    let (_, checks) = staged.judge(&changed, &Vocabulary::default(), &settings).unwrap();
+    let failed: Vec<&str> = checks.iter().filter(|c| !c.ok).map(|c| c.invariant.as_str()).collect();
+    assert_eq!(
+        failed,
+        ["mark.document_sha256", "mark.region_sha256", "mark.manifest_digest", "mark.writer_digest"]
+    );
+    assert!(StagedPlan::from_json(b"{}").unwrap_err().contains("cutter plan FILE"));
+}

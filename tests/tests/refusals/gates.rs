@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cutter_core::driver::{self, CutRequest, OwnGate};
+use cutter_core::driver::{self, NewRun, OwnGate};
 use cutter_core::gate::Check;
 use cutter_core::machine::run::Phase;
 use cutter_core::memory::{Fault, FaultKind, FaultPlan, block_on};
@@ -35,8 +35,12 @@ fn fails_before_sg1(s: Scenario, gate: &str, stage: &str, says: &[&str], mend: i
 #[test]
 fn an_unknown_document() {
     let s = Scenario::new(300);
-    let request =
-        CutRequest { document_id: "ICX-NOBODY".into(), mode: Mode::Live, settings: s.settings.clone() };
+    let request = NewRun {
+        document_id: "ICX-NOBODY".into(),
+        mode: Mode::Live,
+        settings: s.settings.clone(),
+        run_id: None,
+    };
     let before = s.rows();
     let driven = block_on(driver::cut(&s.ports(), &caller(), request)).unwrap();
     s.assert_failed(&driven, "source_pin", "pending", &["source_pin.document_registered"]);

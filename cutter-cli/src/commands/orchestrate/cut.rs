@@ -1,7 +1,7 @@
 //! `cutter orchestrate cut`.
 
 use clap::Args;
-use cutter_core::driver::{self, CutRequest, Driven};
+use cutter_core::driver::{self, Driven, NewRun};
 use cutter_core::machine::run::Phase;
 use cutter_core::port::backup::BackupScope;
 use cutter_core::settings::RunSettings;
@@ -10,7 +10,7 @@ use futures_executor::block_on;
 
 use super::present;
 use crate::app::Context;
-use crate::commands::plan::CutOptions;
+use crate::commands::plan::{CutOptions, ManifestOption};
 use crate::commands::profile::{AUTO, Chosen};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
@@ -39,6 +39,8 @@ pub(crate) struct CutArgs {
     pub(crate) dry_run: bool,
     #[command(flatten)]
     pub(crate) cut: CutOptions,
+    #[command(flatten)]
+    pub(crate) manifest: ManifestOption,
     /// Hard cap on active time, in minutes.
     #[arg(long, value_name = "MINUTES", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) hard_cap: Option<u32>,
@@ -71,12 +73,12 @@ pub(crate) fn start(config: &Config, opened: &Opened, args: &CutArgs) -> Result<
     let chosen = args.cut.choose(&source_text(opened, args)?)?;
     let settings = settings(config, &opened.backup_fingerprint, args, chosen)?;
     let mode = if args.dry_run { Mode::Dryrun } else { Mode::Live };
-    let request = CutRequest { document_id: args.document_id.clone(), mode, settings };
+    let request = NewRun { document_id: args.document_id.clone(), mode, settings, run_id: None };
     cut(config, opened, request)
 }
 
 /// Starts a run with these settings.
-pub(crate) fn cut(config: &Config, opened: &Opened, request: CutRequest) -> Result<Driven, Failure> {
+pub(crate) fn cut(config: &Config, opened: &Opened, request: NewRun) -> Result<Driven, Failure> {
     let caller = wire::caller(config, "orchestrate cut");
     let document_id = request.document_id.clone();
     let driving =
@@ -137,6 +139,7 @@ fn settings(
     settings.forbidden_prefixes.extend(args.cut.forbidden_prefixes.iter().cloned());
     settings.publication_type.clone_from(&args.cut.publication_type);
     settings.depends_on.clone_from(&args.cut.depends_on);
+    settings.manifest = args.manifest.read()?;
     settings.backup_scope = match args.backup_scope.as_deref() {
         Some("database") => BackupScope::Database,
         Some(_) => BackupScope::Document,
