@@ -14,6 +14,7 @@ pub mod attestation;
 pub mod backlog;
 pub mod canonical;
 pub mod compare;
+pub mod cut_request;
 pub mod detect;
 pub mod digest;
 pub mod drift;

@@ -8,6 +8,7 @@ use alloc::string::String;
 use core::fmt;
 
 pub mod backup;
+pub mod cut_request;
 pub mod database;
 pub mod effect;
 pub mod environment;
