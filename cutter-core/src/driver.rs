@@ -25,6 +25,7 @@ mod plan_phases;
 mod requests;
 mod resume;
 mod run;
+mod serve;
 mod stopping;
 mod void;
 
@@ -49,6 +50,7 @@ use crate::sidecar::{Considered, Sidecar, SidecarError, StopRecord};
 pub use create::{NewRun, cut};
 pub use plan_phases::plan_of;
 pub use resume::{ResumeOptions, resume};
+pub use serve::{ServeError, Served, Worked, serve, settle_request, work};
 pub use stopping::{ask_for_stop, record_internal_error, stop, stop_kinds};
 pub use void::void;
 
