@@ -104,7 +104,8 @@ impl<'p> Lists<'p> {
         node: &Node<'p>,
     ) -> Self {
         let deeper = rules.iter().filter(|rule| rule.rank > article);
-        let count = |rule: &&'p Enumerator| Count { rule, last: None, label: String::new(), mark: "", indent: 0 };
+        let count =
+            |rule: &&'p Enumerator| Count { rule, last: None, label: String::new(), mark: "", indent: 0 };
         Self {
             article,
             label: node.label.clone(),

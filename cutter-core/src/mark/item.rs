@@ -1,6 +1,7 @@
 //! The number at the start of an item, as lists print it: `(1)`, `4° bis`, `I. -`, `b)`, `3.1`.
 
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use crate::address::numeral::{cjk, roman};
 use crate::address::text::push_ascii;
@@ -10,6 +11,9 @@ use crate::profile::{Enumerator, Numeral};
 const DASHES: [char; 4] = ['-', '–', '—', '―'];
 /// Marks that are a part of the number, as a letter behind it is.
 const ORDINAL_SIGNS: [char; 2] = ['°', 'º'];
+
+/// The characters in which a number and what closes it are looked for behind emphasis.
+const MAX_HEAD: usize = 32;
 
 /// A number at the start of a line.
 pub(super) struct Item<'r> {
@@ -26,6 +30,29 @@ pub(super) struct Item<'r> {
 /// The item of `rule` that `text` begins with, by its looks alone. `above` is the label of the
 /// unit around, `suffixes` the words that belong to the number before them.
 pub(super) fn read<'r>(
+    rule: &'r Enumerator,
+    above: Option<&str>,
+    suffixes: &[String],
+    text: &str,
+) -> Option<Item<'r>> {
+    let item = read_plain(rule, above, suffixes, text);
+    if item.is_some() {
+        return item;
+    }
+    // `1****4)`: emphasis that ends and begins inside the number.
+    let (head, marked) = (text.char_indices().take(MAX_HEAD), |c: &(usize, char)| c.1 == '*');
+    if !head.clone().any(|c| marked(&c)) {
+        return None;
+    }
+    let plain: Vec<(usize, char)> = head.filter(|c| !marked(c)).collect();
+    let letters: String = plain.iter().map(|(_, c)| c).collect();
+    let mut item = read_plain(rule, above, suffixes, &letters)?;
+    let last = plain.get(letters.get(..item.length)?.chars().count().checked_sub(1)?)?;
+    item.length = last.0 + last.1.len_utf8();
+    Some(item)
+}
+
+fn read_plain<'r>(
     rule: &'r Enumerator,
     above: Option<&str>,
     suffixes: &[String],

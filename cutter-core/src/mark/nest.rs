@@ -74,7 +74,8 @@ impl Nest {
             self.open.pop();
         }
         let inside = self.open.last();
-        let in_deepest = inside.and_then(|open| open.rank).zip(self.deepest).is_some_and(|(r, d)| r >= d.first);
+        let in_deepest =
+            inside.and_then(|open| open.rank).zip(self.deepest).is_some_and(|(r, d)| r >= d.first);
         let plain_in_article = rank.is_none() && in_deepest;
         if plain_in_article || self.open.len() >= self.depth {
             return None;
