@@ -179,8 +179,22 @@ impl<'p> Lists<'p> {
         }
         let due = count.last.map_or(rule.first.unwrap_or(1), |n| n.saturating_add(1));
         let item = read(rule, self.above(rule), self.suffixes, spot.text)?;
+        if count.last.is_none() && rule.sole && self.begins_anew(rule, &item) {
+            return None;
+        }
         // An insert repeats the number with a letter behind it: 8, 8a.
         (item.number == due || (item.inserted && count.last == Some(item.number))).then_some(item)
+    }
+
+    /// Whether the innermost list is numbered alike: this is no list inside it.
+    fn begins_anew(&self, rule: &Enumerator, item: &Item<'_>) -> bool {
+        let innermost = self.counts.iter().rfind(|count| count.last.is_some());
+        innermost.is_some_and(|count| {
+            count.mark == item.mark
+                && count.rule.numeral == rule.numeral
+                && count.rule.letters == rule.letters
+                && count.rule.under == rule.under
+        })
     }
 
     /// Whether a list of that rank, or a deeper one, is open.

@@ -231,7 +231,8 @@ pub struct Enumerator {
     #[serde(default, skip_serializing_if = "is_default")]
     pub leads: bool,
     /// Begins only where no other list of its rank, or of a deeper one, is open: what comes inside
-    /// another list is of the next deeper kind, whichever way the two are numbered.
+    /// another list is of the next deeper kind, whichever way the two are numbered. Nor right
+    /// inside a list that is numbered alike, which it begins anew.
     #[serde(default, skip_serializing_if = "is_default")]
     pub sole: bool,
     /// The number of the unit around, with a full stop, stands before it: `3.1` and `3.2` of

@@ -2,7 +2,6 @@
 //! conventions, and the shapes of lists that they need.
 
 use super::lists::{cut, cuts_to};
-use super::*;
 
 #[test]
 fn french_paragraphs_numbers_and_letters() {
@@ -152,19 +151,24 @@ fn norwegian_ledd_and_bokstaver() {
 /// and where both did, the inner.
 #[test]
 fn of_two_lists_that_go_on_the_mark_decides_and_then_the_inner_one() {
-    let text = "Artículo 1.- Uno\n1. Primero:\na) uno:\n1) x\n2) y\n2. Segundo.\n";
-    let by_mark =
-        "art-1 art-1/cl-1 art-1/cl-1/pt-a art-1/cl-1/pt-a/subpt-1 art-1/cl-1/pt-a/subpt-2 art-1/cl-2";
-    cuts_to("pe", "subpt", text, by_mark);
-    cuts_to(
-        "pe",
-        "subpt",
-        &text.replace("1. ", "1) ").replace("2. ", "3) "),
-        &by_mark
-            .replace("cl-2", "")
-            .trim_end_matches('/')
-            .replace("art-1/cl-1/pt-a/subpt-2 art-1", "art-1/cl-1/pt-a/subpt-2 art-1/cl-1/pt-a/subpt-3"),
-    );
+    let text = "#### **Artículo 1. Uno**\n1. Primero:\na) uno:\n1) x\n2) y\n2. Segundo.\n";
+    let inside = "art-1 art-1/cl-1 art-1/cl-1/pt-a art-1/cl-1/pt-a/subpt-1 art-1/cl-1/pt-a/subpt-2";
+    cuts_to("pe", "subpt", text, &std::format!("{inside} art-1/cl-2"));
+    let alike = "#### **Artículo 1. Uno**\n1) Primero:\na) uno:\n1) x\n2) y\n2) Segundo.\n";
+    cuts_to("pe", "subpt", alike, &std::format!("{inside} art-1/cl-2"));
+}
+
+/// The same numbers over again are no list inside the last item of the first.
+#[test]
+fn a_list_that_begins_anew_is_text() {
+    for (profile, article) in
+        [("fr", "Article 1\n\n"), ("uy", "##### Artículo 1\n\n"), ("fi", "##### 1 § Yksi\n\n")]
+    {
+        let mark = if profile == "fr" { "°" } else { ")" };
+        let list = std::format!("Se:\n\n1{mark} yksi;\n\n2{mark} kaksi;\n\n");
+        let text = std::format!("{article}{list}{list}{list}");
+        assert_eq!(cut(profile, "subpt", &text).join(" "), "art-1 art-1/pt-1 art-1/pt-2", "{profile}");
+    }
 }
 
 #[test]
