@@ -172,7 +172,7 @@ impl<'p> Lists<'p> {
         }
         let stands = match count.last {
             Some(_) => !rule.aligned || spot.indent == count.indent,
-            None => !(rule.leads && self.begun) && !(rule.sole && self.is_inside(rule.rank)),
+            None => !((rule.leads && self.begun) || (rule.sole && self.is_inside(rule.rank))),
         };
         if !stands {
             return None;
