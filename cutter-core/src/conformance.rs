@@ -31,6 +31,7 @@ mod fixture;
 pub mod knowledge_base;
 pub mod run_store;
 pub mod signatures;
+pub mod work_queue;
 
 pub use fixture::{Case, Chain};
 

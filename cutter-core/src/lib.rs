@@ -31,6 +31,7 @@ pub mod naming;
 pub mod plan;
 pub mod port;
 pub mod profile;
+pub mod queue;
 pub mod report;
 pub mod retry;
 pub mod settings;

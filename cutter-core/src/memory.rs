@@ -35,6 +35,7 @@ mod run_store;
 mod signer;
 mod snapshot;
 mod transaction;
+mod work_queue;
 mod world;
 
 pub use backup::{MemoryBackupSource, MemoryBackupTarget, decipher};
@@ -45,4 +46,5 @@ pub use fault::{Call, Fault, FaultKind, FaultPlan, When};
 pub use knowledge_base::MemoryKnowledgeBase;
 pub use run_store::MemoryRunStore;
 pub use signer::{BadSignature, MemorySignatures, MemorySigner};
+pub use work_queue::MemoryWorkQueue;
 pub use world::{MemoryPorts, Process, World};

@@ -15,6 +15,7 @@ pub mod environment;
 pub mod knowledge_base;
 pub mod run_store;
 pub mod signer;
+pub mod work_queue;
 
 /// What kind of failure a port met: it decides who must act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

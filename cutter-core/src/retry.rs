@@ -9,7 +9,7 @@ use crate::machine::spelled;
 use crate::machine::work_item::WorkItemState;
 
 /// How often, and how far apart.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct RetryPolicy {
     /// Attempts in all, the first included.
     pub max_attempts: u32,
@@ -34,6 +34,12 @@ impl RetryPolicy {
             cap_ms: KB_UPLOAD_CAP_MS,
             jitter: 20,
         }
+    }
+
+    /// Items of the work queue: five attempts, 1 s to 5 min apart.
+    #[must_use]
+    pub const fn work_item() -> Self {
+        Self { max_attempts: 5, max_failures: 5, base_ms: 1_000, cap_ms: 300_000, jitter: 20 }
     }
 
     /// The delay after `attempts` attempts, in milliseconds: base doubled for every attempt

@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use cutter_core::conformance::database::DatabaseUnderTest;
 use cutter_core::conformance::signatures::SignaturesUnderTest;
+use cutter_core::conformance::work_queue::QueueUnderTest;
 use cutter_core::conformance::{
     ConformanceFailure, Fresh, backup, database, environment, knowledge_base, run_store, signatures,
+    work_queue,
 };
-use cutter_core::memory::{BadSignature, Fault, FaultKind, World, block_on};
+use cutter_core::memory::{BadSignature, Fault, FaultKind, MemoryWorkQueue, World, block_on};
+use cutter_core::port::work_queue::WorkQueue;
 
 fn ports() -> cutter_core::memory::MemoryPorts {
     World::new(11).process().ports()
@@ -96,4 +99,18 @@ fn database_contracts() {
         })
     };
     all_held(block_on(database::run_all(build)), 38);
+}
+
+#[test]
+fn work_queue_contracts() {
+    let build = || async {
+        let queue = MemoryWorkQueue::new("2026-01-02T03:04:05Z".parse().unwrap());
+        let clock = queue.clone();
+        Ok(QueueUnderTest {
+            workers: (0..4).map(|_| Arc::new(queue.another()) as Arc<dyn WorkQueue>).collect(),
+            advance: Box::new(move |time| clock.advance(time)),
+            keep: None,
+        })
+    };
+    all_held(block_on(work_queue::run_all(build)), 29);
 }
