@@ -5,6 +5,7 @@
 //! - [`cluster`]: the private server under the home folder
 //! - [`connection`]: an async handle over a blocking client on a thread of its own
 //! - [`database`]: the database port, one connection per login
+//! - [`queue`]: the work queue port, with connections of its own
 //! - [`migrate`], [`migrations`]: forward-only schema changes
 //! - [`backup`], [`restore`]: a document's or the database's archive, and its way back
 //! - [`error`]: SQLSTATE to port errors
@@ -21,6 +22,7 @@ mod executor;
 pub mod login;
 pub mod migrate;
 pub mod migrations;
+pub mod queue;
 mod reader;
 pub mod restore;
 mod reviewer;
@@ -31,3 +33,4 @@ pub mod testing;
 mod verifier;
 
 pub use database::PgDatabase;
+pub use queue::PgQueue;

@@ -30,6 +30,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "backlog_operations",
         sql: include_str!("../migrations/0011_backlog_operations.sql"),
     },
+    Migration { version: 12, name: "work_queue", sql: include_str!("../migrations/0012_work_queue.sql") },
 ];
 
 /// Every migration that this binary knows, oldest first.

@@ -1,5 +1,6 @@
 //! Every rule has a spoiler, every pair of states its answer, every budget its end.
 
+use std::boxed::Box;
 use std::collections::BTreeSet;
 use std::string::ToString;
 use std::vec::Vec;
