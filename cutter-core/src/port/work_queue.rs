@@ -3,7 +3,8 @@
 //! To ensure correctness, an implementation holds to these rules:
 //!
 //! 1. Every operation is atomic and durable on return; of a batch, each item on its own, but for
-//!    [`WorkQueue::enqueue`], which writes the whole batch or nothing.
+//!    [`WorkQueue::enqueue`], which writes the whole batch or nothing. A batch names an item under
+//!    one token only.
 //! 2. What [`judge`](crate::queue::judge) says of an item is what happens to it, and nothing else
 //!    happens. A refusal is an [`Answer`], with the judgement's own text; it is no error.
 //! 3. Of two operations on one item at the same time one comes first, and the other is judged by
