@@ -46,8 +46,9 @@ fn main() {
 fn measure(database: &TestDatabase, items: usize, workers: usize, batch: usize) {
     let began = Instant::now();
     let queue = PgQueue::connect(database.dsn(Login::Exec));
-    let new: Vec<NewItem> =
-        (0..items).map(|i| NewItem::new(format!("job-{i}"), "bench", format!("{{\"n\":{i}}}")).unwrap()).collect();
+    let new: Vec<NewItem> = (0..items)
+        .map(|i| NewItem::new(format!("job-{i}"), "bench", format!("{{\"n\":{i}}}")).unwrap())
+        .collect();
     let mut enqueued = 0;
     for chunk in new.chunks(1_000) {
         enqueued += block_on(queue.enqueue(chunk)).unwrap().iter().filter(|e| e.is_new).count();

@@ -71,7 +71,10 @@ fn operations(token: Token) -> Vec<(Operation, S)> {
 fn every_move_is_one_of_the_table_and_illegal_ones_say_so() {
     let mut moves = BTreeSet::new();
     for &state in S::ALL {
-        let item = example(state);
+        let mut item = example(state);
+        if state == S::AwaitingUserConfirmation {
+            item = applied(&item, &Operation::Ready { gate: "SG1".into() }, at(3));
+        }
         let holder = item.holder.unwrap_or(worker(1));
         let token = Token { item: item.item, epoch: item.epoch, holder };
         for (operation, target) in operations(token) {
