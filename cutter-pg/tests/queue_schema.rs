@@ -342,3 +342,44 @@ fn a_worker_that_was_stopped_and_goes_on_later_writes_nothing() {
     let token = Token { item, epoch: 2, holder: worker(2) };
     assert_eq!(block_on(queue.complete(&[token])).unwrap(), [Answer::Applied(S::Completed)]);
 }
+
+#[test]
+fn the_matrix_of_the_queue_is_exactly_the_documented_one() {
+    let stand = Stand::new();
+    let rows = stand
+        .admin()
+        .query(
+            "WITH ours AS (
+                 SELECT c.oid, c.relname::text AS name FROM pg_class c
+                 WHERE c.relnamespace IN ('cutter_queue'::regnamespace, 'cutter_queue_day'::regnamespace)
+                     AND c.relkind IN ('r', 'v', 'p'))
+             SELECT r.role || ' ' || p.privilege || ' ' || o.name
+             FROM unnest($1::text[]) AS r(role), ours o,
+                 unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) AS p(privilege)
+             WHERE o.name ~ '^(v_)?work_|^d2' AND has_table_privilege(r.role, o.oid, p.privilege)
+             UNION ALL
+             SELECT r.role || ' EXECUTE ' || f.proname FROM unnest($1::text[]) AS r(role), pg_proc f
+             WHERE f.pronamespace = 'cutter_queue'::regnamespace AND f.proname LIKE 'fn_work_%'
+                 AND has_function_privilege(r.role, f.oid, 'EXECUTE')
+             UNION ALL
+             SELECT r.role || ' ' || p.privilege || ' cutter_queue_day' FROM unnest($1::text[]) AS r(role),
+                 unnest(ARRAY['USAGE', 'CREATE']) AS p(privilege)
+             WHERE has_schema_privilege(r.role, 'cutter_queue_day', p.privilege)",
+            &[&Login::RUN_ROLES.map(Login::as_str).to_vec()],
+        )
+        .unwrap();
+    let mut held: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+    let mut expected = Vec::new();
+    for role in ["cutter_exec", "cutter_verify", "cutter_ro"] {
+        expected.extend(["work_key", "work_attempt", "v_work_item"].map(|t| format!("{role} SELECT {t}")));
+        expected.extend(["statistics", "item_targets", "item_check"].map(|f| format!("{role} EXECUTE fn_work_{f}")));
+    }
+    expected.extend(
+        ["enqueue", "claim", "complete", "fail", "await_user", "ready", "hand_back", "heartbeat", "take_over", "cancel",
+            "retain"]
+        .map(|f| format!("cutter_exec EXECUTE fn_work_{f}")),
+    );
+    held.sort();
+    expected.sort();
+    assert_eq!(held, expected);
+}
