@@ -372,11 +372,24 @@ fn the_matrix_of_the_queue_is_exactly_the_documented_one() {
     let mut expected = Vec::new();
     for role in ["cutter_exec", "cutter_verify", "cutter_ro"] {
         expected.extend(["work_key", "work_attempt", "v_work_item"].map(|t| format!("{role} SELECT {t}")));
-        expected.extend(["statistics", "item_targets", "item_check"].map(|f| format!("{role} EXECUTE fn_work_{f}")));
+        expected.extend(
+            ["statistics", "item_targets", "item_check"].map(|f| format!("{role} EXECUTE fn_work_{f}")),
+        );
     }
     expected.extend(
-        ["enqueue", "claim", "complete", "fail", "await_user", "ready", "hand_back", "heartbeat", "take_over", "cancel",
-            "retain"]
+        [
+            "enqueue",
+            "claim",
+            "complete",
+            "fail",
+            "await_user",
+            "ready",
+            "hand_back",
+            "heartbeat",
+            "take_over",
+            "cancel",
+            "retain",
+        ]
         .map(|f| format!("cutter_exec EXECUTE fn_work_{f}")),
     );
     held.sort();
