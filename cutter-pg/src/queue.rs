@@ -27,7 +27,6 @@ use cutter_core::queue::{
 };
 use jiff::Timestamp;
 use postgres::Client;
-use postgres::fallible_iterator::FallibleIterator as _;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
@@ -487,20 +486,6 @@ impl WorkQueue for PgQueue {
             }
         }
     }
-}
-
-/// Whether a notice came; all that came are one.
-fn hear(client: &mut Client, limit: Duration) -> Result<bool, PgError> {
-    let mut is_heard = client.notifications().timeout_iter(limit).next()?.is_some();
-    while client.notifications().iter().next()?.is_some() {
-        is_heard = true;
-    }
-    if !is_heard {
-        // A server that went silent looks like one that has nothing to say.
-        client.is_valid(Duration::from_secs(5))?;
-        is_heard = client.notifications().iter().next()?.is_some();
-    }
-    Ok(is_heard)
 }
 
 impl std::fmt::Debug for PgQueue {

@@ -1,10 +1,13 @@
 //! The queue's statements, prepared once per session, and their parameters as columns.
 
+use std::time::Duration;
+
 use cutter_core::machine::work_item::{WORK_ITEM, WorkItemState};
 use cutter_core::port::PortResult;
 use cutter_core::port::work_queue::Enqueued;
 use cutter_core::queue::{Change, ItemId, NewItem, Token, WorkItem};
 use jiff::Timestamp;
+use postgres::fallible_iterator::FallibleIterator as _;
 use postgres::{Client, Statement};
 use uuid::Uuid;
 
@@ -230,4 +233,18 @@ impl FailWrite {
         )?;
         get(&row, 0)
     }
+}
+
+/// Whether a notice came; all that came are one.
+pub(super) fn hear(client: &mut Client, limit: Duration) -> Result<bool, PgError> {
+    let mut is_heard = client.notifications().timeout_iter(limit).next()?.is_some();
+    while client.notifications().iter().next()?.is_some() {
+        is_heard = true;
+    }
+    if !is_heard {
+        // A server that went silent looks like one that has nothing to say.
+        client.is_valid(Duration::from_secs(5))?;
+        is_heard = client.notifications().iter().next()?.is_some();
+    }
+    Ok(is_heard)
 }
