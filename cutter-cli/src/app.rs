@@ -25,6 +25,7 @@ Start here:
 Cut:
   source        Register a source document or a new version of one
   orchestrate   Start a run, resume, stop, void or recover it; list runs
+  request       A customer's request: copy, mark, review, cut, hand over, clean up
   why           Why a run stands where it stands, and the exact next command
 
 Approve:
@@ -117,6 +118,7 @@ enum Command {
     Doctor(commands::doctor::DoctorArgs),
     Source(commands::source::SourceArgs),
     Orchestrate(commands::orchestrate::OrchestrateArgs),
+    Request(commands::request::RequestArgs),
     Why(commands::why::WhyArgs),
     Sovereign(commands::sovereign::SovereignArgs),
     Unit(commands::unit::UnitArgs),
@@ -190,6 +192,7 @@ fn dispatch(cx: &Context, command: Command) -> Outcome {
         Command::Doctor(args) => commands::doctor::run(cx, &args),
         Command::Source(args) => commands::source::run(cx, &args),
         Command::Orchestrate(args) => commands::orchestrate::run(cx, args),
+        Command::Request(args) => commands::request::run(cx, &args),
         Command::Why(args) => commands::why::run(cx, &args),
         Command::Sovereign(args) => commands::sovereign::run(cx, &args),
         Command::Unit(args) => commands::unit::run(cx, &args),

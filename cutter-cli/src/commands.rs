@@ -13,6 +13,7 @@ pub(crate) mod man;
 pub(crate) mod orchestrate;
 pub(crate) mod plan;
 pub(crate) mod profile;
+pub(crate) mod request;
 pub(crate) mod source;
 pub(crate) mod sovereign;
 pub(crate) mod unit;

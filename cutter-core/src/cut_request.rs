@@ -17,6 +17,7 @@ mod judge;
 mod manifest;
 #[cfg(test)]
 mod model;
+mod next;
 #[cfg(test)]
 mod tests;
 
@@ -30,6 +31,7 @@ pub use self::consistency::{CONSISTENCY_RULES, Standing, consistency};
 pub use self::follow::{RunCommitted, follow};
 pub use self::judge::{Judgement, Move, Operation, RULES, Refusal, judge, judge_add};
 pub use self::manifest::{ManifestFacts, ManifestTextError};
+pub use self::next::next_commands;
 pub use crate::backlog::Rule;
 use crate::digest::Digest;
 use crate::id::RunId;

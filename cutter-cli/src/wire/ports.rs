@@ -5,6 +5,7 @@ use std::sync::Arc;
 use cutter_core::approval::{ApprovalPolicy, Approver, SignaturePolicy};
 use cutter_core::driver::Ports;
 use cutter_core::port::PortError;
+use cutter_core::port::cut_request::CutRequests;
 use cutter_core::port::knowledge_base::KnowledgeBase;
 use cutter_core::port::run_store::RunStore;
 use cutter_kb::backup_target::FolderBackupTarget;
@@ -98,6 +99,8 @@ pub(crate) fn policy(config: &Config) -> ApprovalPolicy {
 /// Everything that a run needs.
 pub(crate) struct Opened {
     pub(crate) ports: Ports,
+    /// The requests that runs may belong to.
+    pub(crate) requests: Arc<dyn CutRequests>,
     pub(crate) stores: Stores,
     /// Fingerprint of the backup recipient.
     pub(crate) backup_fingerprint: String,
@@ -127,7 +130,7 @@ pub(crate) fn open(config: &Config, out: &Out) -> Result<Opened, Failure> {
         reader: database.clone(),
         executor: database.clone(),
         reviewer: database.clone(),
-        verifier: database,
+        verifier: database.clone(),
         kb: stores.kb.clone(),
         runs: stores.runs.clone(),
         backup_source: Arc::new(PgBackupSource::new(backup_dsn)),
@@ -139,5 +142,5 @@ pub(crate) fn open(config: &Config, out: &Out) -> Result<Opened, Failure> {
         observer: Arc::new(Shown::new(*out)),
         own_gates: Vec::new(),
     };
-    Ok(Opened { ports, stores, backup_fingerprint })
+    Ok(Opened { ports, requests: database, stores, backup_fingerprint })
 }
