@@ -21,6 +21,7 @@ mod blocks;
 mod designate;
 mod enumerate;
 mod fences;
+mod item;
 pub mod manifest;
 pub mod markdown;
 mod nest;

@@ -267,6 +267,14 @@ impl Profile {
         words.chain(bare).chain(counted).min().unwrap_or(u32::MAX)
     }
 
+    /// The rank down to which a cut to `kind` goes: the highest of its enumerators where lists of
+    /// the kind lie in each other, else [`Profile::rank_of`].
+    #[must_use]
+    pub fn deepest_rank_of(&self, kind: &str) -> u32 {
+        let counted = self.enumerators.iter().filter(|e| e.kind == kind).map(|e| e.rank);
+        counted.max().unwrap_or(0).max(self.rank_of(kind))
+    }
+
     fn check(&self) -> Result<(), ProfileError> {
         let wrong = |field, expected, observed: &str| {
             Err(ProfileError::Value { field, expected, observed: observed.into() })

@@ -144,7 +144,11 @@ fn does_not(profile: &Profile, line: &Line<'_>, marked: &Marked) -> Option<Strin
             (None, None) => "no heading by the rules of the format".to_string(),
         });
     };
-    if profile.deepest.as_deref().is_some_and(|deepest| profile.rank_of(&kind) > profile.rank_of(deepest)) {
+    if profile
+        .deepest
+        .as_deref()
+        .is_some_and(|deepest| profile.rank_of(&kind) > profile.deepest_rank_of(deepest))
+    {
         return Some(format!(
             "{kind} is deeper than what is cut: {}",
             profile.deepest.as_deref().unwrap_or_default()

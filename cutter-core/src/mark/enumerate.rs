@@ -4,16 +4,18 @@
 //! a), and each goes on from the one before under the same parent.
 
 use alloc::borrow::Cow;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::address::numeral::{cjk, roman};
-use crate::address::text::push_ascii;
-use crate::profile::{Enumerator, Numeral, PlainHeadings, Profile};
+use crate::profile::{Enumerator, PlainHeadings, Profile};
 
 use super::Region;
+use super::item::{Item, read};
 use super::node::{Node, Title};
+
+/// After these another list may begin in the same line.
+const CLOSING: [char; 9] = [')', '）', '.', '-', '–', '—', '―', '°', 'º'];
 
 /// Below paragraphs that are articles.
 const LEVEL: u8 = 8;
@@ -26,7 +28,7 @@ pub(super) fn enumerate<'a>(
     shift: usize,
     nodes: Vec<Node<'a>>,
 ) -> Vec<Node<'a>> {
-    let deepest = profile.deepest.as_deref().map_or(u32::MAX, |kind| profile.rank_of(kind));
+    let deepest = profile.deepest.as_deref().map_or(u32::MAX, |kind| profile.deepest_rank_of(kind));
     let mut rules: Vec<&Enumerator> = profile.enumerators.iter().collect();
     if !rules.iter().any(|rule| rule.rank <= deepest) {
         return nodes;
@@ -41,7 +43,7 @@ pub(super) fn enumerate<'a>(
         let from = if node.paragraph { node.body_start } else { node.title.span.end };
         let is_cited = profile.citation_kinds.iter().any(|kind| kind == node.kind);
         match (node.rank, &mut open) {
-            (Some(rank), _) if is_cited => open = Some(Lists::new(&rules, (rank, deepest), node.title.level)),
+            (Some(rank), _) if is_cited => open = Some(Lists::new(profile, &rules, (rank, deepest), &node)),
             (Some(rank), Some(lists)) if rank > lists.article => lists.enter(rank),
             (None, Some(lists)) if lists.holds(profile.plain_headings, node.title.level) => {
                 lists.heading(&mut node);
@@ -62,6 +64,9 @@ struct Count<'p> {
     rule: &'p Enumerator,
     /// The number before.
     last: Option<u32>,
+    /// Its label and what followed it.
+    label: String,
+    mark: &'p str,
     /// How far its items are indented, in columns.
     indent: usize,
 }
@@ -69,6 +74,9 @@ struct Count<'p> {
 /// The lists that are open in an article.
 struct Lists<'p> {
     article: u32,
+    /// The article's number.
+    label: Option<String>,
+    suffixes: &'p [String],
     /// The deepest rank that is cut.
     deepest: u32,
     level: u8,
@@ -89,10 +97,25 @@ struct Spot<'t> {
 }
 
 impl<'p> Lists<'p> {
-    fn new(rules: &[&'p Enumerator], (article, deepest): (u32, u32), level: u8) -> Self {
+    fn new(
+        profile: &'p Profile,
+        rules: &[&'p Enumerator],
+        (article, deepest): (u32, u32),
+        node: &Node<'p>,
+    ) -> Self {
         let deeper = rules.iter().filter(|rule| rule.rank > article);
-        let counts = deeper.map(|rule| Count { rule, last: None, indent: 0 }).collect();
-        Self { article, deepest, level, floor: article, counts, begun: false }
+        let count =
+            |rule: &&'p Enumerator| Count { rule, last: None, label: String::new(), mark: "", indent: 0 };
+        Self {
+            article,
+            label: node.label.clone(),
+            suffixes: &profile.suffix_words,
+            deepest,
+            level: node.title.level,
+            floor: article,
+            counts: deeper.map(count).collect(),
+            begun: false,
+        }
     }
 
     /// A designator inside the article: its lists begin anew.
@@ -119,26 +142,76 @@ impl<'p> Lists<'p> {
         node.rest_at = item.length;
     }
 
-    /// The list that goes on, or begins, at a spot.
-    fn item(&self, spot: &Spot<'_>) -> Option<(usize, Item)> {
-        let counts = self.counts.iter().enumerate().filter(|(i, _)| *i >= spot.deeper_than);
-        counts.filter(|(_, count)| count.rule.rank > self.floor).find_map(|(i, count)| {
-            let rule = count.rule;
-            let due = count.last.map_or(rule.first.unwrap_or(1), |n| n + 1);
-            let item = read(rule, spot.text)?;
-            // An insert repeats the number with a letter behind it: 8, 8a.
-            let goes_on = item.number == due || (item.inserted && count.last == Some(item.number));
-            let stands = match count.last {
-                Some(_) => !rule.aligned || spot.indent == count.indent,
-                None => !(rule.leads && self.begun),
-            };
-            (goes_on && stands && (spot.after_blank || !rule.blank_before)).then_some((i, item))
+    /// The list that goes on, or begins, at a spot. A list goes on rather than that one begins:
+    /// the one that has printed this mark, and of two of them the inner.
+    fn item(&self, spot: &Spot<'_>) -> Option<(usize, Item<'p>)> {
+        let mut goes_on: Option<(bool, usize, Item<'p>)> = None;
+        let mut begins = None;
+        for (i, count) in self.counts.iter().enumerate().skip(spot.deeper_than) {
+            if count.rule.rank <= self.floor || (count.last.is_none() && begins.is_some()) {
+                continue;
+            }
+            let Some(item) = self.fits(count, spot) else { continue };
+            if count.last.is_none() {
+                begins = Some((i, item));
+                continue;
+            }
+            let same = count.mark == item.mark;
+            if goes_on.as_ref().is_none_or(|(before, ..)| same >= *before) {
+                goes_on = Some((same, i, item));
+            }
+        }
+        goes_on.map(|(_, i, item)| (i, item)).or(begins)
+    }
+
+    /// The item that a spot is of one list.
+    fn fits(&self, count: &Count<'p>, spot: &Spot<'_>) -> Option<Item<'p>> {
+        let rule = count.rule;
+        if rule.blank_before && !spot.after_blank {
+            return None;
+        }
+        let stands = match count.last {
+            Some(_) => !rule.aligned || spot.indent == count.indent,
+            None => !((rule.leads && self.begun) || (rule.sole && self.is_inside(rule.rank))),
+        };
+        if !stands {
+            return None;
+        }
+        let due = count.last.map_or(rule.first.unwrap_or(1), |n| n.saturating_add(1));
+        let item = read(rule, self.above(rule), self.suffixes, spot.text)?;
+        if count.last.is_none() && rule.sole && self.begins_anew(rule, &item) {
+            return None;
+        }
+        // An insert repeats the number with a letter behind it: 8, 8a.
+        (item.number == due || (item.inserted && count.last == Some(item.number))).then_some(item)
+    }
+
+    /// Whether the innermost list is numbered alike: this is no list inside it.
+    fn begins_anew(&self, rule: &Enumerator, item: &Item<'_>) -> bool {
+        let innermost = self.counts.iter().rfind(|count| count.last.is_some());
+        innermost.is_some_and(|count| {
+            count.mark == item.mark
+                && count.rule.numeral == rule.numeral
+                && count.rule.letters == rule.letters
+                && count.rule.under == rule.under
         })
     }
 
-    fn count(&mut self, index: usize, item: &Item, indent: usize) {
-        self.counts[index].last = Some(item.number);
-        self.counts[index].indent = indent;
+    /// Whether a list of that rank, or a deeper one, is open.
+    fn is_inside(&self, rank: u32) -> bool {
+        self.counts.iter().any(|count| count.last.is_some() && count.rule.rank >= rank)
+    }
+
+    /// The label of the unit that the items of a list lie in.
+    fn above(&self, rule: &Enumerator) -> Option<&str> {
+        let open = self.counts.iter().rfind(|count| count.last.is_some() && count.rule.rank < rule.rank);
+        open.map(|count| count.label.as_str()).or(self.label.as_deref())
+    }
+
+    fn count(&mut self, index: usize, item: &Item<'p>, indent: usize) {
+        let count = &mut self.counts[index];
+        (count.last, count.mark, count.indent) = (Some(item.number), item.mark, indent);
+        count.label.clone_from(&item.label);
         self.counts.iter_mut().skip(index + 1).for_each(|deeper| deeper.last = None);
         self.begun = true;
     }
@@ -173,7 +246,7 @@ impl<'p> Lists<'p> {
                 deeper_than = index + 1;
                 let (closed, after) = rest.split_at(item.length);
                 rest = after.trim_start_matches(is_blank);
-                if !closed.ends_with([')', '）']) || rest.is_empty() {
+                if !closed.ends_with(CLOSING) || rest.is_empty() {
                     break;
                 }
                 spot = Spot { text: rest, indent: indent + item.length, after_blank: true, deeper_than };
@@ -185,7 +258,7 @@ impl<'p> Lists<'p> {
 
 fn node_of<'p>(
     rule: &'p Enumerator,
-    item: &Item,
+    item: &Item<'_>,
     line: &'p str,
     start: usize,
     begins: usize,
@@ -217,90 +290,4 @@ fn is_blank(c: char) -> bool {
 /// The columns that a line's blanks take: a tab goes to the next fourth.
 fn columns(blanks: &str) -> usize {
     blanks.chars().filter(|c| *c != '\u{200b}').fold(0, |n, c| if c == '\t' { n / 4 * 4 + 4 } else { n + 1 })
-}
-
-/// A number at the start of a line.
-struct Item {
-    number: u32,
-    inserted: bool,
-    label: String,
-    /// Of the text, with what closes it.
-    length: usize,
-}
-
-fn read(rule: &Enumerator, text: &str) -> Option<Item> {
-    let inner = text.strip_prefix(rule.open.as_str())?;
-    let letter = || letter(&rule.letters, inner);
-    let length = match rule.numeral {
-        Numeral::Digits | Numeral::Code => run(inner, |c| c.is_ascii_digit() || ('０'..='９').contains(&c)),
-        Numeral::Letter => letter()?.1,
-        Numeral::Roman | Numeral::Word => run(inner, |c| c.is_ascii_alphabetic()),
-        Numeral::Cjk => run(inner, |c| cjk(c.encode_utf8(&mut [0; 4])).is_some() || c == '十' || c == '百'),
-    };
-    let printed = inner.get(..length).filter(|text| !text.is_empty() && text.len() <= 24)?;
-    let (number, mut label) = match rule.numeral {
-        Numeral::Letter => {
-            let number = letter()?.0;
-            let mut label = String::new();
-            printed.chars().for_each(|c| {
-                push_ascii(&mut label, c);
-            });
-            if label.is_empty() {
-                label = number.to_string();
-            }
-            (number, label)
-        }
-        Numeral::Roman | Numeral::Word => roman(printed).map(|n| (n, n.to_string()))?,
-        Numeral::Cjk => cjk(printed).map(|n| (n, n.to_string()))?,
-        Numeral::Digits | Numeral::Code => {
-            let digits = crate::address::numeral::digits(printed)?;
-            (digits.parse().ok()?, digits)
-        }
-    };
-    let mut after = &inner[length..];
-    let mut inserted = false;
-    if matches!(rule.numeral, Numeral::Digits | Numeral::Code)
-        && let Some((suffix, rest)) = insert(after)
-    {
-        (inserted, after) = (true, rest);
-        label.push_str(&suffix);
-    }
-    let closed = rule.close.iter().find(|close| after.starts_with(close.as_str()))?;
-    let rest = &after[closed.len()..];
-    // `1.5` and `2027.3` are no first items, and a numeral without a mark stands alone.
-    let goes_on = rest.starts_with(|c: char| c.is_ascii_digit())
-        || (closed.is_empty() && rest.starts_with(|c: char| !c.is_whitespace()));
-    (!goes_on).then(|| Item { number, inserted, label, length: text.len() - rest.len() })
-}
-
-/// The place in order, from 1, and the length of the letter that `text` begins with. Without an
-/// order of its own, capitals and small letters are one.
-fn letter(order: &str, text: &str) -> Option<(u32, usize)> {
-    let first = text.chars().next()?;
-    let one = |place: usize| Some((u32::try_from(place + 1).ok()?, first.len_utf8()));
-    if order.is_empty() {
-        return one(('a'..='z').position(|c| c == first.to_ascii_lowercase())?);
-    }
-    if !order.contains(' ') {
-        return one(order.chars().position(|c| c == first)?);
-    }
-    // The longest wins: `ch` before `c`.
-    let signs = order.split_whitespace().enumerate().filter(|(_, sign)| text.starts_with(sign));
-    let (place, sign) = signs.max_by_key(|(_, sign)| sign.len())?;
-    Some((u32::try_from(place + 1).ok()?, sign.len()))
-}
-
-/// `a` of `8a.`, `-2` of `8-2.`.
-fn insert(after: &str) -> Option<(String, &str)> {
-    if let Some(number) = after.strip_prefix('-') {
-        let end = run(number, |c| c.is_ascii_digit());
-        return (1..=2).contains(&end).then(|| (String::from("-") + &number[..end], &number[end..]));
-    }
-    let letter = after.chars().next().filter(char::is_ascii_lowercase)?;
-    let rest = &after[1..];
-    (!rest.starts_with(char::is_alphanumeric)).then(|| (letter.to_string(), rest))
-}
-
-fn run(text: &str, inside: impl Fn(char) -> bool) -> usize {
-    text.find(|c: char| !inside(c)).unwrap_or(text.len())
 }

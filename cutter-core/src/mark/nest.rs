@@ -14,13 +14,20 @@ struct Open {
     unit: Place,
 }
 
+/// The ranks of the deepest kind that is cut; lists of one kind may lie in each other.
+#[derive(Debug, Clone, Copy)]
+struct Deepest {
+    first: u32,
+    last: u32,
+}
+
 /// The open divisions, the innermost last.
 pub(super) struct Nest {
     nesting: Nesting,
     plain: PlainHeadings,
     /// The rank of articles, and of the deepest kind that is cut.
     article: u32,
-    deepest: Option<u32>,
+    deepest: Option<Deepest>,
     depth: usize,
     open: alloc::vec::Vec<Open>,
 }
@@ -32,7 +39,10 @@ impl Nest {
             nesting: profile.nesting,
             plain: profile.plain_headings,
             article: cited.map(|d| d.rank).min().unwrap_or(u32::MAX),
-            deepest: profile.deepest.as_deref().map(|kind| profile.rank_of(kind)),
+            deepest: profile
+                .deepest
+                .as_deref()
+                .map(|kind| Deepest { first: profile.rank_of(kind), last: profile.deepest_rank_of(kind) }),
             depth: profile.depth.map_or(usize::MAX, |n| usize::try_from(n).unwrap_or(usize::MAX)),
             open: alloc::vec::Vec::new(),
         }
@@ -40,7 +50,7 @@ impl Nest {
 
     /// True where a designator of `rank` is deeper than what is cut.
     pub(super) fn is_too_deep(&self, rank: Option<u32>) -> bool {
-        rank.zip(self.deepest).is_some_and(|(rank, deepest)| rank > deepest)
+        rank.zip(self.deepest).is_some_and(|(rank, deepest)| rank > deepest.last)
     }
 
     /// Closes what a heading ends. The place of its unit, or `None` where it is deeper than
@@ -64,7 +74,8 @@ impl Nest {
             self.open.pop();
         }
         let inside = self.open.last();
-        let in_deepest = inside.and_then(|open| open.rank).zip(self.deepest).is_some_and(|(r, d)| r >= d);
+        let in_deepest =
+            inside.and_then(|open| open.rank).zip(self.deepest).is_some_and(|(r, d)| r >= d.first);
         let plain_in_article = rank.is_none() && in_deepest;
         if plain_in_article || self.open.len() >= self.depth {
             return None;

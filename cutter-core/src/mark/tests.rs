@@ -5,6 +5,7 @@ use std::vec::Vec;
 
 mod laws;
 mod lists;
+mod lists_west;
 mod names;
 mod plain;
 mod traps;

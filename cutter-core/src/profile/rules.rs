@@ -209,6 +209,7 @@ pub struct Enumerator {
     pub close: Vec<String>,
     /// The letters in order, as printed, where they are not a to z of either case:
     /// `abcdđeghiklmnopqrstuvxy`. With blanks between them where one has two signs: `g h ch i`.
+    /// Of Roman numerals the signs, where they are not of either case: `ivxlc`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub letters: String,
     /// What people call it, lower case: `khoản`, `absatz`. A word for `--depth`.
@@ -229,6 +230,15 @@ pub struct Enumerator {
     /// of the next deeper kind.
     #[serde(default, skip_serializing_if = "is_default")]
     pub leads: bool,
+    /// Begins only where no other list of its rank, or of a deeper one, is open: what comes inside
+    /// another list is of the next deeper kind, whichever way the two are numbered. Nor right
+    /// inside a list that is numbered alike, which it begins anew.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub sole: bool,
+    /// The number of the unit around, with a full stop, stands before it: `3.1` and `3.2` of
+    /// Article 3.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub under: bool,
 }
 
 /// The kind of headings that begin with a bare numeral and a full stop.

@@ -5,6 +5,7 @@
 
 mod damage;
 mod document;
+mod lists;
 mod numeral;
 mod tape;
 mod xml;

@@ -4,7 +4,7 @@ use super::*;
 
 /// The addresses below the document, cut with a built-in profile down to a kind.
 #[track_caller]
-fn cut(name: &str, deepest: &str, text: &str) -> Vec<std::string::String> {
+pub(super) fn cut(name: &str, deepest: &str, text: &str) -> Vec<std::string::String> {
     let mut profile = Profile::built_in(name).unwrap();
     profile.cut_down_to(deepest).unwrap();
     let limits = MarkLimits::default();
@@ -23,7 +23,7 @@ fn cut(name: &str, deepest: &str, text: &str) -> Vec<std::string::String> {
 }
 
 #[track_caller]
-fn cuts_to(name: &str, deepest: &str, text: &str, want: &str) {
+pub(super) fn cuts_to(name: &str, deepest: &str, text: &str, want: &str) {
     assert_eq!(cut(name, deepest, text).join(" "), want, "{text}");
 }
 
