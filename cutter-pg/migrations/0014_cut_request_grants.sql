@@ -16,6 +16,7 @@ FROM (VALUES
         cutter_governance.fn_cut_request_mark_decided'),
     ('cutter_verify', 'EXECUTE', 'FUNCTION', 'public.fn_cut_verify_cut iu_core.fn_iu_op_verify_cut
         cutter_governance.fn_cut_request_follow'),
+    ('cutter_review', 'SELECT', 'TABLE', 'public.cut_request'),
     ('directus', 'SELECT', 'TABLE', 'iu_core.iu_staging_record'),
     ('cutter_owner', 'EXECUTE', 'FUNCTION', 'cutter_governance.fn_copy_read')
 ) AS v(grantee, privilege, kind, objects)
