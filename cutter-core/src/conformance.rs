@@ -25,6 +25,7 @@ use core::fmt;
 use crate::port::{PortError, PortErrorKind, PortResult};
 
 pub mod backup;
+pub mod cut_request;
 pub mod database;
 pub mod environment;
 mod fixture;

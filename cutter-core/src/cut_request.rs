@@ -113,7 +113,7 @@ pub struct CutRequest {
     pub cut_run_id: Option<Uuid>,
     /// When leg A was committed.
     pub cut_done_at: Option<Timestamp>,
-    /// When the verdict on the cut was committed.
+    /// When the verdict on the cut was committed, if it passed.
     pub cut_verified_at: Option<Timestamp>,
     /// How the cut ended.
     pub cut_verdict: Option<CutVerdict>,

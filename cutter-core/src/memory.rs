@@ -23,6 +23,7 @@
 mod backup;
 mod consent;
 mod cut;
+mod cut_request;
 mod damage;
 mod database;
 mod environment;

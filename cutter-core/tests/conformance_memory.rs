@@ -3,10 +3,12 @@
 
 use std::sync::Arc;
 
+use cutter_core::conformance::cut_request::RequestsUnderTest;
 use cutter_core::conformance::database::DatabaseUnderTest;
 use cutter_core::conformance::signatures::SignaturesUnderTest;
 use cutter_core::conformance::{
-    ConformanceFailure, Fresh, backup, database, environment, knowledge_base, run_store, signatures,
+    ConformanceFailure, Fresh, backup, cut_request, database, environment, knowledge_base, run_store,
+    signatures,
 };
 use cutter_core::memory::{BadSignature, Fault, FaultKind, World, block_on};
 
@@ -96,4 +98,22 @@ fn database_contracts() {
         })
     };
     all_held(block_on(database::run_all(build)), 38);
+}
+
+#[test]
+fn cut_request_contracts() {
+    let build = || async {
+        let ports = World::new(11).process().ports();
+        let database = DatabaseUnderTest {
+            reader: ports.reader,
+            executor: ports.executor,
+            reviewer: ports.reviewer,
+            verifier: ports.verifier,
+            backup_source: ports.backup_source,
+            lose_answer: None,
+            keep: None,
+        };
+        Ok(RequestsUnderTest { requests: ports.requests, database })
+    };
+    all_held(block_on(cut_request::run_all(build)), 19);
 }

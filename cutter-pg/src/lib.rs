@@ -13,6 +13,7 @@ mod backlog;
 pub mod backup;
 pub mod cluster;
 pub mod connection;
+mod cut_request;
 pub mod database;
 pub mod dsn;
 mod effect;

@@ -30,6 +30,17 @@ const MIGRATIONS: &[Migration] = &[
         name: "backlog_operations",
         sql: include_str!("../migrations/0011_backlog_operations.sql"),
     },
+    Migration { version: 12, name: "cut_request", sql: include_str!("../migrations/0012_cut_request.sql") },
+    Migration {
+        version: 13,
+        name: "cut_request_operations",
+        sql: include_str!("../migrations/0013_cut_request_operations.sql"),
+    },
+    Migration {
+        version: 14,
+        name: "cut_request_grants",
+        sql: include_str!("../migrations/0014_cut_request_grants.sql"),
+    },
 ];
 
 /// Every migration that this binary knows, oldest first.

@@ -124,6 +124,7 @@ impl Tx<'_> {
         self.put(fact::BASE_STATE, base);
         self.put(fact::GRANTS, grants);
         self.put_approval(write.approval_id, write.review_decision_id);
+        self.follow_request()?;
         self.put_status(write.entry_id);
         Ok(())
     }
@@ -397,6 +398,7 @@ impl Tx<'_> {
         if let Some(principal) = executor {
             self.put(fact::EXECUTOR_PRINCIPAL, principal);
         }
+        self.follow_request()?;
         self.put_status(write.entry_id);
         Ok(())
     }

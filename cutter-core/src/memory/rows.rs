@@ -1,7 +1,8 @@
 //! The rows of the model: one struct per table of the reference schema, plain data.
 //!
-//! Rows are never deleted. What may change: an entry's `status`, a unit's
-//! `lifecycle_status` (through enact and void), a fence's epoch and holder.
+//! Rows are never deleted, but for staged bytes. What may change: an entry's `status`, a unit's
+//! `lifecycle_status` (through enact and void), a fence's epoch and holder, and what belongs to the
+//! status of a cut request, a staging record and a signal.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -12,6 +13,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::cut_request::{SignalRow, StagingRow};
+use crate::cut_request::{CutRequest, Transition};
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::machine::backlog::BacklogState;
@@ -270,6 +273,12 @@ pub(super) struct Tables {
     pub(super) envelopes: BTreeMap<Uuid, EnvelopeRow>,
     pub(super) verify_results: BTreeMap<Uuid, VerifyRow>,
     pub(super) log: BTreeMap<Uuid, LogRow>,
+    pub(super) requests: BTreeMap<Uuid, CutRequest>,
+    /// In order of insertion.
+    pub(super) request_transitions: Vec<Transition>,
+    pub(super) staging: BTreeMap<Uuid, StagingRow>,
+    pub(super) payloads: BTreeMap<Uuid, Arc<Vec<u8>>>,
+    pub(super) signals: BTreeMap<Uuid, SignalRow>,
 }
 
 fn as_hex<S: serde::Serializer>(bytes: &Arc<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {

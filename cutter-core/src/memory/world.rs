@@ -20,6 +20,7 @@ use super::signer::{KeyRing, MemorySignatures, MemorySigner};
 use crate::digest::Digest;
 use crate::port::PortResult;
 use crate::port::backup::{BackupSource, BackupTarget};
+use crate::port::cut_request::CutRequests;
 use crate::port::database::{Executor, Reader, Reviewer, Verifier};
 use crate::port::environment::{Clock, IdSource, Observer};
 use crate::port::knowledge_base::KnowledgeBase;
@@ -172,7 +173,8 @@ impl Process {
             reader: database.clone(),
             executor: database.clone(),
             reviewer: database.clone(),
-            verifier: database,
+            verifier: database.clone(),
+            requests: database,
             kb: Arc::new(MemoryKnowledgeBase(self.clone())),
             runs: Arc::new(MemoryRunStore(self.clone())),
             backup_source: Arc::new(MemoryBackupSource(self.clone())),
@@ -277,6 +279,8 @@ pub struct MemoryPorts {
     pub reviewer: Arc<dyn Reviewer>,
     /// The verifying principal.
     pub verifier: Arc<dyn Verifier>,
+    /// Cut requests.
+    pub requests: Arc<dyn CutRequests>,
     /// The knowledge base.
     pub kb: Arc<dyn KnowledgeBase>,
     /// Sidecars, locks, claims.
