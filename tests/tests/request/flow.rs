@@ -21,7 +21,7 @@ fn a_law_goes_through_a_whole_request_by_the_commands() {
     // Nothing may be done before its time; the answer is the table's, with the command that may.
     let early = on(&d, "cut", id, &[]).exits(4);
     assert!(early.text("/error/message").contains("illegal cut_request transition requested->"), "{early:?}");
-    assert_eq!(early.text("/error/next/0"), format!("cutter request copy --request-id {id}"));
+    assert!(early.text("/error/next/0").ends_with(&format!("request copy --request-id {id}")), "{early:?}");
     let _ = on(&d, "complete", id, &[]).exits(4);
     assert_eq!(status(&d, id), "requested");
 
@@ -109,7 +109,7 @@ fn a_mark_that_a_gate_would_refuse_is_refused_when_it_is_made() {
     let added = d.run(&["request", "add", &file, "--source-kind", "file"]).exits(0);
     let id = added.text("/cut_request_id").to_owned();
     let none = on(&d, "mark", &id, &[]).exits(4);
-    assert_eq!(none.text("/error/next/0"), format!("cutter request copy --request-id {id}"));
+    assert!(none.text("/error/next/0").ends_with(&format!("request copy --request-id {id}")), "{none:?}");
     let _ = on(&d, "copy", &id, &[]).exits(0);
     let few = on(&d, "mark", &id, &["--document-id", &document_id, "--max-candidates", "2"]).exits(4);
     assert_eq!(few.text("/error/invariants/0/invariant"), "mark.candidate_count_within");

@@ -30,7 +30,8 @@ fn the_sql_functions_and_request_work_drive_a_whole_request() {
     // The server reads no file until its owner names a folder.
     let off = refused(exec.query("SELECT public.fn_cut_copy_to_staging($1, 'law.md', 'op')", &[&id]));
     assert!(off.contains("folder"), "{off}");
-    let copy = "SELECT public.fn_cut_copy_bytes($1, $2, $3, 'op')";
+    let copy = "
+        SELECT cutter_governance.fn_cut_request_copied($1, gen_random_uuid(), $2, $3, 'law.md', 'op', now())";
     let sha = cutter_core::digest::Digest::of(&text).to_hex();
     let _ = exec.query_one(copy, &[&id, &text, &sha]).unwrap();
     let mark = "SELECT public.fn_cut_mark_staged_file($1, $2, $3, 'op')";
@@ -82,7 +83,7 @@ fn the_sql_functions_and_request_work_drive_a_whole_request() {
     // What the observer's views count.
     let mut reader = d.database.client(Login::Ro);
     let cleaned: i64 = reader
-        .query_one("SELECT count FROM public.v_cut_requests_by_status WHERE status = 'cleaned'", &[])
+        .query_one("SELECT requests FROM public.v_cut_requests_by_status WHERE status = 'cleaned'", &[])
         .unwrap()
         .get(0);
     assert_eq!(cleaned, 1);
