@@ -86,6 +86,7 @@ fn nothing_is_edited_but_status_live_and_the_fence() {
         let is_free = [
             "iu_core.iu_staging_record",
             "iu_core.iu_staging_payload",
+            "cutter_governance.copy_folder",
             "cutter_governance.grant_expectation",
             "cutter_governance.run_fence",
         ]
@@ -353,11 +354,12 @@ fn every_table_and_function_is_the_owners_and_pinned() {
     for table in TABLES {
         assert!(names.iter().any(|name| name == table), "{table}");
     }
-    assert_eq!(names.len(), TABLES.len() + 2, "and the two of the staging: {names:?}");
+    assert_eq!(names.len(), TABLES.len() + 3, "and the two of the staging, and the folder: {names:?}");
     let odd = admin
         .query(
             "SELECT n.nspname || '.' || p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-             WHERE n.nspname IN ('iu_core', 'cutter_governance')
+             WHERE (n.nspname IN ('iu_core', 'cutter_governance', 'cutter_queue') OR p.proname ~ '^fn_cut_')
+                 AND p.proname <> 'fn_copy_read'
                  AND (pg_get_userbyid(p.proowner) <> 'cutter_owner' OR p.prosrc = '' OR p.prosrc ~* '\\mexecute\\s+(format|''|\\$)'
                      OR NOT 'search_path=pg_catalog, pg_temp' = ANY (coalesce(p.proconfig, '{}'))
                      OR (NOT p.prosecdef AND p.prorettype <> 'trigger'::regtype AND p.provolatile <> 'i'))",
@@ -367,7 +369,7 @@ fn every_table_and_function_is_the_owners_and_pinned() {
     assert!(odd.is_empty(), "{:?}", odd.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>());
     let overloaded = admin
         .query("SELECT proname::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-             WHERE n.nspname IN ('iu_core', 'cutter_governance') GROUP BY n.nspname, proname HAVING count(*) > 1", &[])
+             WHERE n.nspname IN ('iu_core', 'cutter_governance', 'cutter_queue', 'public') GROUP BY n.nspname, proname HAVING count(*) > 1", &[])
         .unwrap();
     assert!(overloaded.is_empty(), "a function's name is its pin");
 }
