@@ -163,7 +163,7 @@ CREATE CONSTRAINT TRIGGER trg_backlog_records AFTER INSERT OR UPDATE
 
 -- Promotions come in thousands. They are held to the same rules as every other move, set by set: a
 -- statement that makes some leaves one row here, which is checked and taken away at the end of the
--- transaction. Nobody is granted this table, and no committed row stands in it.
+-- transaction. No login writes this table, and no committed row stands in it.
 CREATE TABLE cutter_governance.backlog_promotion_check (
     xid       xid8 NOT NULL,
     entry_ids uuid[] NOT NULL
@@ -172,6 +172,11 @@ ALTER TABLE cutter_governance.backlog_promotion_check ALTER entry_ids SET STORAG
 CREATE INDEX backlog_promotion_check_xid ON cutter_governance.backlog_promotion_check (xid);
 COMMENT ON TABLE cutter_governance.backlog_promotion_check IS
     'Promotions of the open transaction, one row a statement, until its end.';
+CREATE TRIGGER trg_append_only BEFORE UPDATE OR TRUNCATE ON cutter_governance.backlog_promotion_check
+    FOR EACH STATEMENT EXECUTE FUNCTION cutter_governance.fn_append_only();
+-- The check alone, which is a trigger, takes its row away.
+CREATE TRIGGER trg_no_removal BEFORE DELETE ON cutter_governance.backlog_promotion_check
+    FOR EACH STATEMENT WHEN (pg_trigger_depth() = 0) EXECUTE FUNCTION cutter_governance.fn_append_only();
 
 -- How often these entries were promoted, and how often a sweep pass of their document logged it. A
 -- move that names its pass is looked up there; only if that proves too few are all passes counted.
@@ -714,6 +719,9 @@ SELECT g.grantee, 'SELECT', 'TABLE', 'cutter_governance.v_backlog_' || v.name
 FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_review', 'cutter_ro', 'directus']) AS g(grantee),
     unnest(ARRAY['entry', 'history', 'decision', 'cut', 'signature']) AS v(name);
 INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, object)
+SELECT g.grantee, 'SELECT', 'TABLE', 'cutter_governance.backlog_promotion_check'
+FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_ro']) AS g(grantee);
+INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, object)
 SELECT g.grantee, 'EXECUTE', 'FUNCTION', 'cutter_governance.fn_backlog_promotions'
 FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_review', 'cutter_ro']) AS g(grantee);
 -- The front end reads history through its view.
@@ -729,7 +737,7 @@ DECLARE
     r record;
 BEGIN
     FOR r IN SELECT * FROM cutter_governance.grant_expectation
-             WHERE wanted AND object ~ '[.](v_backlog_|fn_backlog_(mark|mark_once|sweep_pass|review|requeue|abandon|promotions)$)'
+             WHERE wanted AND object ~ '[.](v_backlog_|backlog_promotion_check$|fn_backlog_(mark|mark_once|sweep_pass|review|requeue|abandon|promotions)$)'
     LOOP
         EXECUTE format('GRANT %s ON %s %s TO %I', r.privilege, r.kind, r.object, r.grantee);
     END LOOP;
