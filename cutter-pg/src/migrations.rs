@@ -28,7 +28,10 @@ const MIGRATIONS: &[Migration] = &[
     Migration {
         version: 11,
         name: "backlog_operations",
-        sql: include_str!("../migrations/0011_backlog_operations.sql"),
+        sql: concat!(
+            include_str!("../migrations/0011_backlog_sweeps.sql"),
+            include_str!("../migrations/0011_backlog_operations.sql")
+        ),
     },
 ];
 
