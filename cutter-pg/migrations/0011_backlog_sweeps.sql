@@ -225,7 +225,8 @@ $fn$;
 
 -- One sweep pass over a document, at most p_limit entries after p_after in order of their ids: S0 and
 -- S3 go to S1, escalation entries at S0 excepted. A pass that is known gives what it promoted; another
--- promotes what is left. Ids of history rows follow from the pass and the entry.
+-- promotes what is left. Ids of history rows follow from the pass and the entry. Ranges, so that no
+-- other index gives the order.
 CREATE FUNCTION cutter_governance.fn_backlog_sweep_pass(
     p_sweep_id uuid, p_document_id text, p_actor text, p_at timestamptz, p_after uuid DEFAULT NULL,
     p_limit integer DEFAULT NULL)
@@ -259,10 +260,11 @@ BEGIN
         FROM (VALUES ('marked'), ('reviewed_deferred')) AS q(status)
         CROSS JOIN LATERAL (
             SELECT e.entry_id, e.status FROM cutter_governance.decision_backlog_entry e
-            WHERE e.document_id = p_document_id AND e.status = q.status
+            WHERE (e.document_id, e.status, e.entry_id)
+                    > (p_document_id, q.status, coalesce(p_after, '00000000-0000-0000-0000-000000000000'))
+                AND (e.document_id, e.status) <= (p_document_id, q.status)
                 AND (q.status = 'reviewed_deferred' OR e.escalates_entry_id IS NULL)
-                AND e.entry_id > coalesce(p_after, '00000000-0000-0000-0000-000000000000')
-            ORDER BY e.entry_id LIMIT p_limit
+            ORDER BY e.document_id, e.status, e.entry_id LIMIT p_limit
         ) s
         ORDER BY s.entry_id LIMIT p_limit
     ) c;

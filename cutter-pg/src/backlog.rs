@@ -16,6 +16,7 @@ use cutter_core::port::backlog::{
 };
 use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use postgres::types::ToSql;
 use postgres::{Client, GenericClient, IsolationLevel, Row};
 use uuid::Uuid;
 
@@ -133,38 +134,47 @@ fn snapshot(client: &mut Client) -> Result<postgres::Transaction<'_>, PgError> {
     Ok(client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true).start()?)
 }
 
-/// A page of entries. Each form is answered by one index in order of ids; where a document alone is
-/// named, by one short scan for every state.
-fn page(client: &mut impl GenericClient, query: &BacklogQuery) -> Result<Vec<BacklogRow>, PgError> {
-    let after = query.after.unwrap_or(Uuid::nil());
-    let limit = i64::from(query.limit);
+/// A parameter of a statement.
+pub type Param = Box<dyn ToSql + Sync + Send>;
+
+/// The statement that answers [`Backlog::list`], with its parameters; for whoever explains it. Each
+/// form is answered by one index in order of ids; where a document is named, by one short scan for
+/// every state asked for. Ranges in place of equalities leave the planner no other index in that
+/// order, on which it would walk past any number of entries of other states.
+#[must_use]
+pub fn list_statement(query: &BacklogQuery) -> (String, Vec<Param>) {
+    let mut params: Vec<Param> =
+        vec![Box::new(query.after.unwrap_or(Uuid::nil())), Box::new(i64::from(query.limit))];
     let status = query.status.map(BacklogState::as_str);
-    let rows = match (&query.document_id, status) {
-        (None, None) => {
-            let sql = format!("{COLUMNS} WHERE e.entry_id > $1 ORDER BY e.entry_id LIMIT $2");
-            client.query(&sql, &[&after, &limit])?
-        }
+    let sql = match (&query.document_id, status) {
+        (None, None) => format!("{COLUMNS} WHERE e.entry_id > $1 ORDER BY e.entry_id LIMIT $2"),
         (None, Some(status)) => {
-            let sql =
-                format!("{COLUMNS} WHERE e.status = $3 AND e.entry_id > $1 ORDER BY e.entry_id LIMIT $2");
-            client.query(&sql, &[&after, &limit, &status])?
+            params.push(Box::new(status));
+            format!(
+                "{COLUMNS} WHERE (e.status, e.entry_id) > ($3, $1) AND e.status <= $3
+                 ORDER BY e.status, e.entry_id LIMIT $2"
+            )
         }
         (Some(document), status) => {
-            let states: Vec<&str> = BacklogState::ALL
-                .iter()
-                .map(|s| s.as_str())
-                .filter(|s| status.is_none_or(|w| w == *s))
-                .collect();
-            let sql = format!(
+            let all = BacklogState::ALL.iter().map(|s| s.as_str());
+            params.push(Box::new(document.clone()));
+            params.push(Box::new(all.filter(|s| status.is_none_or(|w| w == *s)).collect::<Vec<_>>()));
+            format!(
                 "SELECT p.* FROM unnest($4::text[]) AS s(status) CROSS JOIN LATERAL (
-                     {COLUMNS} WHERE e.document_id = $3 AND e.status = s.status AND e.entry_id > $1
-                     ORDER BY e.entry_id LIMIT $2) p
+                     {COLUMNS} WHERE (e.document_id, e.status, e.entry_id) > ($3, s.status, $1)
+                         AND (e.document_id, e.status) <= ($3, s.status)
+                     ORDER BY e.document_id, e.status, e.entry_id LIMIT $2) p
                  ORDER BY p.entry_id LIMIT $2"
-            );
-            client.query(&sql, &[&after, &limit, document, &states])?
+            )
         }
     };
-    rows.iter().map(backlog_row).collect()
+    (sql, params)
+}
+
+fn page(client: &mut impl GenericClient, query: &BacklogQuery) -> Result<Vec<BacklogRow>, PgError> {
+    let (sql, params) = list_statement(query);
+    let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|p| p.as_ref() as &(dyn ToSql + Sync)).collect();
+    client.query(&sql, &params)?.iter().map(backlog_row).collect()
 }
 
 fn backlog_row(row: &Row) -> Result<BacklogRow, PgError> {

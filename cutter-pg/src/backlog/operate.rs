@@ -8,6 +8,7 @@ use postgres::Row;
 use postgres::types::ToSql;
 use uuid::Uuid;
 
+use super::Param;
 use crate::database::{PgDatabase, connection, give_up_after_deadline};
 use crate::error::PgError;
 use crate::login::Login;
@@ -16,9 +17,6 @@ use crate::row::{get, system_time};
 /// The longest wait for one operation; a sweep of [`cutter_core::port::backlog::MAX_PAGE`] entries
 /// takes a small part of it.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// A parameter that may cross to the connection's thread.
-type Param = Box<dyn ToSql + Sync + Send>;
 
 impl PgDatabase {
     /// One statement under a login, and a value out of its one row. An error after it was sent may
