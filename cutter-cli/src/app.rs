@@ -34,6 +34,7 @@ Approve:
 Look and check:
   unit          The result: list, show or export units
   verify        Re-check a run from its evidence
+  backlog       The governance backlog: list, show, sweep, review, requeue, audit
   backup        Inspect a run's backup, or restore it into a scratch database
 
 Keep:
@@ -123,6 +124,7 @@ enum Command {
     Sovereign(commands::sovereign::SovereignArgs),
     Unit(commands::unit::UnitArgs),
     Verify(commands::verify::VerifyArgs),
+    Backlog(commands::backlog::BacklogArgs),
     Backup(commands::backup::BackupArgs),
     Db(commands::db::DbArgs),
     Graph(commands::graph::GraphArgs),
@@ -197,6 +199,7 @@ fn dispatch(cx: &Context, command: Command) -> Outcome {
         Command::Sovereign(args) => commands::sovereign::run(cx, &args),
         Command::Unit(args) => commands::unit::run(cx, &args),
         Command::Verify(args) => commands::verify::run(cx, &args),
+        Command::Backlog(args) => commands::backlog::run(cx, &args),
         Command::Backup(args) => commands::backup::run(cx, &args),
         Command::Db(args) => commands::db::run(cx, &args),
         Command::Graph(args) => commands::graph::run(cx, &args),

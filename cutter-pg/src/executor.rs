@@ -118,7 +118,8 @@ fn mark(tx: &mut Tx<'_>, write: &MarkWrite) -> Result<(), PgError> {
         return Err(missing("source_version", write.source_version_id));
     }
     tx.client.execute(
-        "SELECT cutter_governance.fn_backlog_mark($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, NULL, $11, 'marked', $12)",
+        "SELECT cutter_governance.fn_backlog_mark($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, NULL, $11, 'marked', $12,
+             $13)",
         &[
             &write.entry_id,
             &write.history_id,
@@ -132,6 +133,7 @@ fn mark(tx: &mut Tx<'_>, write: &MarkWrite) -> Result<(), PgError> {
             &bigint(write.candidate_count)?,
             &tx.cx.actor,
             &system_time(tx.cx.at),
+            &write.depends_on,
         ],
     )?;
     tx.put_status(write.entry_id)

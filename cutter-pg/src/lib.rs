@@ -9,7 +9,7 @@
 //! - [`backup`], [`restore`]: a document's or the database's archive, and its way back
 //! - [`error`]: SQLSTATE to port errors
 //! - [`login`]: who connects
-mod backlog;
+pub mod backlog;
 pub mod backup;
 pub mod cluster;
 pub mod connection;

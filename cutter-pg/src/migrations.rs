@@ -28,7 +28,10 @@ const MIGRATIONS: &[Migration] = &[
     Migration {
         version: 11,
         name: "backlog_operations",
-        sql: include_str!("../migrations/0011_backlog_operations.sql"),
+        sql: concat!(
+            include_str!("../migrations/0011_backlog_sweeps.sql"),
+            include_str!("../migrations/0011_backlog_operations.sql")
+        ),
     },
     Migration { version: 12, name: "cut_request", sql: include_str!("../migrations/0012_cut_request.sql") },
     Migration {

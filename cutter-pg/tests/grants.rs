@@ -15,11 +15,11 @@ const IU_TABLES: &str = "source_document source_version information_unit unit_ve
     iu_staging_record iu_staging_payload v_current_unit";
 const GOVERNANCE_TABLES: &str = "cut_change_set change_set_void manifest_envelope review_decision review_approval \
     approval_use dot_pair_signature verify_result decision_backlog_entry decision_backlog_history \
-    decision_backlog_sweep_log run_effect run_fence grant_expectation";
+    decision_backlog_sweep_log run_effect run_fence grant_expectation backlog_promotion_check";
 const OBSERVE: &str = "cutter_governance.fn_survey cutter_governance.fn_base_state \
     cutter_governance.fn_base_state_tables cutter_governance.fn_backlog_targets cutter_governance.fn_catalogue \
     cutter_governance.fn_catalogue_stamp \
-    cutter_governance.fn_grant_probe cutter_governance.fn_grant_digest";
+    cutter_governance.fn_grant_probe cutter_governance.fn_grant_digest cutter_governance.fn_backlog_promotions";
 const TRANSACT: &str = "iu_core.fn_document_lock cutter_governance.fn_run_fence_assert \
     cutter_governance.fn_run_effect_record cutter_governance.fn_backlog_transition";
 

@@ -29,7 +29,7 @@ fn enacted() -> World {
     world
 }
 
-const TABLES: [&str; 20] = [
+const TABLES: [&str; 21] = [
     "iu_core.source_document",
     "iu_core.source_version",
     "iu_core.information_unit",
@@ -50,6 +50,7 @@ const TABLES: [&str; 20] = [
     "cutter_governance.run_effect",
     "cutter_governance.run_fence",
     "cutter_governance.grant_expectation",
+    "cutter_governance.backlog_promotion_check",
 ];
 
 #[test]

@@ -2,7 +2,9 @@
 
 use alloc::collections::BTreeSet;
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use uuid::Uuid;
 
@@ -12,7 +14,7 @@ use super::rows::{
 };
 use super::transaction::Tx;
 use crate::digest::Digest;
-use crate::machine::backlog::BacklogState as S;
+use crate::machine::backlog::{BacklogGuard, BacklogState as S};
 use crate::port::effect::{
     LegAWrite, LegBWrite, MarkWrite, SignatureWrite, SweepWrite, UnitWrite, WriteVerifyWrite, fact,
 };
@@ -39,6 +41,12 @@ impl Tx<'_> {
             let message = format!("IK-MARK {} is live in entry {}", write.idempotency_key, twin.entry_id);
             return Err(self.conflict(message));
         }
+        let wrong: Vec<Uuid> = (write.depends_on.iter().copied())
+            .filter(|id| *id == write.entry_id || !self.tables.entries.contains_key(id))
+            .collect();
+        if !wrong.is_empty() {
+            return Err(self.conflict(format!("mark.depends_on: expected none, observed {wrong:?}")));
+        }
         self.new_entry(
             EntryRow {
                 entry_id: write.entry_id,
@@ -50,6 +58,7 @@ impl Tx<'_> {
                 region_sha: write.region_sha,
                 manifest_digest: write.manifest_digest,
                 candidate_count: write.candidate_count,
+                depends_on: write.depends_on.clone(),
                 status: S::Marked,
             },
             write.history_id,
@@ -97,8 +106,24 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// G-CUT-DEPS: what the entry's manifest depends on is verified.
+    fn dependencies_stand(&self, entry_id: Uuid) -> PortResult<()> {
+        let depends_on = self.tables.entries.get(&entry_id).map(|e| e.depends_on.as_slice());
+        let status = |id: &Uuid| self.tables.entries.get(id).map(|e| e.status);
+        let open: Vec<String> = (depends_on.unwrap_or_default().iter())
+            .filter(|id| status(id) != Some(S::VerifiedComplete))
+            .map(|id| format!("{id} is {}", status(id).map_or("absent", S::as_str)))
+            .collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        let (guard, open) = (BacklogGuard::CutDeps.as_str(), open.join(", "));
+        Err(self.conflict(format!("{guard}: entry {entry_id} waits: expected none, observed {open}")))
+    }
+
     /// The change set first, then units, signature, S2 → S5 → S6.
     pub(super) fn leg_a(&mut self, write: &LegAWrite) -> PortResult<()> {
+        self.dependencies_stand(write.entry_id)?;
         self.new_change_set(write)?;
         let document_id = self.cx.fence.document_id.clone();
         let base =

@@ -58,6 +58,8 @@ pub(super) struct EntryRow {
     pub(super) region_sha: Digest,
     pub(super) manifest_digest: Digest,
     pub(super) candidate_count: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) depends_on: Vec<Uuid>,
     pub(super) status: BacklogState,
 }
 
