@@ -151,12 +151,12 @@ fn race(seed: u64) {
                     dice ^= dice << 17;
                     let entry = entries[(dice >> 16) as usize % entries.len()];
                     let outcome = match what {
-                        "review" if dice % 8 == 0 => {
+                        "review" if dice.is_multiple_of(8) => {
                             review(&mut client, id(), entry, "reject", &digest("manifest")).map(|_| ())
                         }
                         "review" => approve(&mut client, id(), entry).map(|_| ()),
                         "cut" => cut(&mut client, entry),
-                        _ => verify(&mut client, entry, dice % 8 != 0),
+                        _ => verify(&mut client, entry, !dice.is_multiple_of(8)),
                     };
                     match outcome {
                         Ok(()) => *won.lock().unwrap().entry((what, entry)).or_default() += 1,
