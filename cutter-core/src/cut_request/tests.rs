@@ -215,7 +215,8 @@ fn what_a_run_commits_must_have_its_place() {
 
 #[test]
 fn each_disagreement_is_named() {
-    let spoilers: Vec<(&str, S, fn(&mut Standing))> = vec![
+    type Spoiler = (&'static str, S, fn(&mut Standing));
+    let spoilers: Vec<Spoiler> = vec![
         ("consistency.run_named", S::CutDone, |s| s.names_run = false),
         ("consistency.approved", S::CutDone, |s| s.mark_verdict = None),
         ("consistency.cut_done", S::CutDone, |s| {
