@@ -103,7 +103,8 @@ COMMENT ON TABLE cutter_queue.job_signal IS
 CREATE UNIQUE INDEX job_signal_open ON cutter_queue.job_signal (cut_request_id, signal) WHERE finished_at IS NULL;
 CREATE INDEX job_signal_next ON cutter_queue.job_signal (enqueued_at, signal_id) WHERE finished_at IS NULL;
 
--- The folder from which the server may copy by itself. No row: it may not. Nobody is granted it.
+-- The folder from which the server may copy by itself. No row: it may not. The
+-- owner alone writes it.
 CREATE TABLE cutter_governance.copy_folder (
     is_set boolean PRIMARY KEY DEFAULT true CHECK (is_set),
     folder text NOT NULL CHECK (starts_with(folder, '/') AND folder !~ '(^|/)[.][.]?(/|$)')

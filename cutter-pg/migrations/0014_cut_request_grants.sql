@@ -18,6 +18,8 @@ FROM (VALUES
         cutter_governance.fn_cut_request_follow'),
     ('cutter_review', 'SELECT', 'TABLE', 'public.cut_request'),
     ('directus', 'SELECT', 'TABLE', 'iu_core.iu_staging_record'),
+    -- Whoever takes backups reads everything.
+    ('cutter_ro', 'SELECT', 'TABLE', 'cutter_governance.copy_folder public.cut_request_transition_transition_id_seq'),
     ('cutter_owner', 'EXECUTE', 'FUNCTION', 'cutter_governance.fn_copy_read')
 ) AS v(grantee, privilege, kind, objects)
 CROSS JOIN LATERAL regexp_split_to_table(v.objects, '\s+') AS o(object);
@@ -51,12 +53,45 @@ DECLARE
 BEGIN
     FOR r IN SELECT e.* FROM cutter_governance.grant_expectation e
              WHERE e.wanted AND e.grantee <> 'cutter_owner' AND e.object
-                 ~ '^(cutter_queue|cutter_queue[.].*|public[.](v_|fn_)?cut_.*|.*[.]fn_(cut|iu_op)_.*|iu_core[.]iu_staging_record)$'
+                 ~ '^(cutter_queue|cutter_queue[.].*|public[.](v_|fn_)?cut_.*|.*[.]fn_(cut|iu_op)_.*|iu_core[.]iu_staging_record|cutter_governance[.]copy_folder)$'
     LOOP
         EXECUTE format('GRANT %s ON %s %s TO %I', r.privilege, r.kind, r.object, r.grantee);
     END LOOP;
 END
 $do$;
+
+-- What the server has: every privilege of the run logins, of PUBLIC, and of strangers, on the
+-- objects of our schemas and on what cutter_owner owns in public; sequences too.
+CREATE OR REPLACE FUNCTION cutter_governance.fn_grants_held()
+RETURNS TABLE (grantee text, privilege text, kind text, object text)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+    SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE pg_get_userbyid(a.grantee)::text END,
+        a.privilege_type, o.kind, o.object
+    FROM (
+        SELECT 'TABLE' AS kind, n.nspname || '.' || c.relname AS object, c.relowner AS owner,
+            coalesce(c.relacl, acldefault(CASE c.relkind WHEN 'S' THEN 's'::"char" ELSE 'r' END, c.relowner)) AS acl
+        FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+        WHERE c.relkind IN ('r', 'v', 'm', 'p', 'f', 'S')
+            AND (n.nspname IN ('iu_core', 'cutter_governance', 'cutter_queue')
+                OR n.nspname = 'public' AND pg_get_userbyid(c.relowner) = 'cutter_owner')
+        UNION ALL
+        SELECT 'FUNCTION', n.nspname || '.' || p.proname, p.proowner,
+            coalesce(p.proacl, acldefault('f', p.proowner))
+        FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+        WHERE n.nspname IN ('iu_core', 'cutter_governance', 'cutter_queue')
+            OR n.nspname = 'public' AND pg_get_userbyid(p.proowner) = 'cutter_owner'
+        UNION ALL
+        SELECT 'SCHEMA', n.nspname::text, n.nspowner, coalesce(n.nspacl, acldefault('n', n.nspowner))
+        FROM pg_namespace n WHERE n.nspname IN ('iu_core', 'cutter_governance', 'cutter_queue', 'public')
+        UNION ALL
+        SELECT 'DATABASE', '(this)', d.datdba, coalesce(d.datacl, acldefault('d', d.datdba))
+        FROM pg_database d WHERE d.datname = current_database()
+    ) o
+    CROSS JOIN LATERAL aclexplode(o.acl) a
+    WHERE a.grantee <> o.owner
+        AND NOT (o.kind = 'DATABASE' AND a.privilege_type = 'CONNECT')
+        AND NOT (o.kind = 'SCHEMA' AND o.object = 'public' AND a.privilege_type = 'USAGE')
+$fn$;
 
 -- Fingerprints of our objects: p_kind is function, trigger or acl. In public: what the owner owns.
 CREATE OR REPLACE FUNCTION cutter_governance.fn_catalogue(p_kind text)

@@ -117,6 +117,8 @@ fn expected() -> BTreeSet<String> {
         "public.fn_cut_verify_mark cutter_governance.fn_cut_request_mark_decided",
     );
     add("cutter_review", "SELECT", "", "public.cut_request");
+    add("cutter_ro", "SELECT", "", "cutter_governance.copy_folder");
+    add("cutter_ro", "SELECT", "", "public.cut_request_transition_transition_id_seq");
     add(
         "cutter_verify",
         "EXECUTE",
@@ -148,6 +150,11 @@ fn held(world: &World) -> BTreeSet<String> {
              FROM roles r, pg_class c JOIN ours o ON o.oid = c.relnamespace,
                  unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) AS p(privilege)
              WHERE c.relkind IN ('r', 'v') AND has_table_privilege(r.role, c.oid, p.privilege)
+             UNION ALL
+             SELECT r.role || ' ' || p.privilege || ' ' || o.nspname || '.' || c.relname
+             FROM roles r, pg_class c JOIN ours o ON o.oid = c.relnamespace,
+                 unnest(ARRAY['SELECT', 'USAGE', 'UPDATE']) AS p(privilege)
+             WHERE c.relkind = 'S' AND has_sequence_privilege(r.role, c.oid, p.privilege)
              UNION ALL
              SELECT r.role || ' EXECUTE ' || o.nspname || '.' || f.proname
              FROM roles r, pg_proc f JOIN ours o ON o.oid = f.pronamespace
