@@ -24,6 +24,7 @@ use core::fmt;
 
 use crate::port::{PortError, PortErrorKind, PortResult};
 
+pub mod backlog;
 pub mod backup;
 pub mod cut_request;
 pub mod database;

@@ -3,12 +3,13 @@
 
 use std::sync::Arc;
 
+use cutter_core::conformance::backlog::BacklogUnderTest;
 use cutter_core::conformance::cut_request::RequestsUnderTest;
 use cutter_core::conformance::database::DatabaseUnderTest;
 use cutter_core::conformance::signatures::SignaturesUnderTest;
 use cutter_core::conformance::{
-    ConformanceFailure, Fresh, backup, cut_request, database, environment, knowledge_base, run_store,
-    signatures,
+    ConformanceFailure, Fresh, backlog, backup, cut_request, database, environment, knowledge_base,
+    run_store, signatures,
 };
 use cutter_core::memory::{BadSignature, Fault, FaultKind, World, block_on};
 
@@ -116,4 +117,22 @@ fn cut_request_contracts() {
         Ok(RequestsUnderTest { requests: ports.requests, database })
     };
     all_held(block_on(cut_request::run_all(build)), 19);
+}
+
+#[test]
+fn backlog_contracts() {
+    let build = || async {
+        let ports = World::new(11).process().ports();
+        let database = DatabaseUnderTest {
+            reader: ports.reader,
+            executor: ports.executor,
+            reviewer: ports.reviewer,
+            verifier: ports.verifier,
+            backup_source: ports.backup_source,
+            lose_answer: None,
+            keep: None,
+        };
+        Ok(BacklogUnderTest { backlog: ports.backlog, database })
+    };
+    all_held(block_on(backlog::run_all(build)), 13);
 }

@@ -59,6 +59,7 @@ impl Tx<'_> {
                 manifest_digest: write.manifest_digest,
                 candidate_count: write.candidate_count,
                 depends_on: write.depends_on.clone(),
+                escalates: None,
                 status: S::Marked,
             },
             write.history_id,
@@ -84,8 +85,9 @@ impl Tx<'_> {
             return Err(self.missing("decision_backlog_entry", write.entry_id));
         };
         let (status, document_id) = (entry.status, entry.document_id.clone());
-        let promoted = u64::from(status != S::ReviewPending);
-        if promoted == 1 {
+        let mut promoted = Vec::new();
+        if status != S::ReviewPending {
+            promoted.push(write.entry_id);
             self.move_entry(write.entry_id, S::ReviewPending, write.history_id, "swept", None)?;
         }
         if self.tables.sweeps.contains_key(&write.sweep_id) {
@@ -95,8 +97,7 @@ impl Tx<'_> {
             write.sweep_id,
             SweepRow {
                 sweep_id: write.sweep_id,
-                entry_id: write.entry_id,
-                run_id: self.cx.key.run_id.clone(),
+                run_id: Some(self.cx.key.run_id.clone()),
                 document_id,
                 promoted,
                 at: self.cx.at,
@@ -389,6 +390,7 @@ impl Tx<'_> {
                 document_id: self.cx.fence.document_id.clone(),
                 manifest_envelope_id: write.manifest_envelope_id,
                 passed: !failing,
+                escalated: failing.then_some([write.compensating_id, write.escalation[0]]),
                 principal: "cutter_verify",
                 at: self.cx.at,
             },
@@ -453,6 +455,7 @@ impl Tx<'_> {
                 entry_id,
                 kind: "escalation",
                 idempotency_key: Digest::of(key.as_bytes()),
+                escalates: Some(failed.entry_id),
                 status: S::Marked,
                 ..failed
             },

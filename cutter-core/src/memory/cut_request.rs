@@ -53,7 +53,7 @@ fn refused(op: &str, refusal: &Refusal) -> PortError {
 }
 
 /// What a database keeps of a time.
-fn micros(at: Timestamp) -> Timestamp {
+pub(super) fn micros(at: Timestamp) -> Timestamp {
     let micros = i64::try_from(at.as_nanosecond().div_euclid(1_000)).unwrap_or_default();
     Timestamp::from_microsecond(micros).unwrap_or(at)
 }

@@ -60,6 +60,8 @@ pub(super) struct EntryRow {
     pub(super) candidate_count: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) depends_on: Vec<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) escalates: Option<Uuid>,
     pub(super) status: BacklogState,
 }
 
@@ -80,10 +82,10 @@ pub(super) struct HistoryRow {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct SweepRow {
     pub(super) sweep_id: Uuid,
-    pub(super) entry_id: Uuid,
-    pub(super) run_id: RunId,
+    /// Empty for a pass outside of a run.
+    pub(super) run_id: Option<RunId>,
     pub(super) document_id: String,
-    pub(super) promoted: u64,
+    pub(super) promoted: Vec<Uuid>,
     pub(super) at: Timestamp,
 }
 
@@ -237,6 +239,9 @@ pub(super) struct VerifyRow {
     pub(super) document_id: String,
     pub(super) manifest_envelope_id: Uuid,
     pub(super) passed: bool,
+    /// Of a failure: the compensating set and the escalation entry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) escalated: Option<[Uuid; 2]>,
     pub(super) principal: &'static str,
     pub(super) at: Timestamp,
 }

@@ -19,6 +19,7 @@ use super::run_store::{MemoryRunStore, Runs};
 use super::signer::{KeyRing, MemorySignatures, MemorySigner};
 use crate::digest::Digest;
 use crate::port::PortResult;
+use crate::port::backlog::Backlog;
 use crate::port::backup::{BackupSource, BackupTarget};
 use crate::port::cut_request::CutRequests;
 use crate::port::database::{Executor, Reader, Reviewer, Verifier};
@@ -174,7 +175,8 @@ impl Process {
             executor: database.clone(),
             reviewer: database.clone(),
             verifier: database.clone(),
-            requests: database,
+            requests: database.clone(),
+            backlog: database,
             kb: Arc::new(MemoryKnowledgeBase(self.clone())),
             runs: Arc::new(MemoryRunStore(self.clone())),
             backup_source: Arc::new(MemoryBackupSource(self.clone())),
@@ -281,6 +283,8 @@ pub struct MemoryPorts {
     pub verifier: Arc<dyn Verifier>,
     /// Cut requests.
     pub requests: Arc<dyn CutRequests>,
+    /// The backlog outside of a run.
+    pub backlog: Arc<dyn Backlog>,
     /// The knowledge base.
     pub kb: Arc<dyn KnowledgeBase>,
     /// Sidecars, locks, claims.
