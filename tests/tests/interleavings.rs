@@ -2,6 +2,9 @@
 //! and run agree after every step, and everything that was not given up comes to its end.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "interleavings/keeper.rs"]
+mod keeper;
+
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -10,9 +13,11 @@ use cutter_core::cut_request::{CutRequest, Standing, consistency};
 use cutter_core::digest::Digest;
 use cutter_core::driver::{self, Caller, Outcome, Ports};
 use cutter_core::id::mint_v7;
+use cutter_core::machine::backlog::BacklogState;
 use cutter_core::machine::cut_request::CutRequestStatus as S;
 use cutter_core::memory::{Fault, FaultKind, FaultPlan, block_on};
 use cutter_core::plan::PlanSettings;
+use cutter_core::port::backlog::Backlog;
 use cutter_core::port::cut_request::{
     AddRequest, Asked, Cleanup, CopySource, CutRequests, OnRequest, StageMark, VerifyMark,
 };
@@ -22,6 +27,7 @@ use cutter_core::sidecar::Sidecar;
 use cutter_tests::Scenario;
 use cutter_tests::pg::PgWorld;
 use jiff::SignedDuration;
+use keeper::Keep;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
 use uuid::Uuid;
@@ -33,6 +39,8 @@ const REQUESTS: u8 = 4;
 trait Land {
     /// A new process, which dies at this call if it gets so far.
     fn process(&self, dies_at: Option<u64>) -> (Ports, Arc<dyn CutRequests>);
+    /// Whoever keeps the backlog.
+    fn backlog(&self) -> Arc<dyn Backlog>;
     fn caller(&self) -> Caller;
     fn settings(&self) -> &RunSettings;
     fn sign(&self, ask: &Ask, word: ReviewVerdict);
@@ -49,6 +57,9 @@ impl Land for Memory {
         let ports = self.0.world.process_with(plan).ports();
         let requests = ports.requests.clone();
         (ports.into(), requests)
+    }
+    fn backlog(&self) -> Arc<dyn Backlog> {
+        self.0.world.process().ports().backlog
     }
     fn caller(&self) -> Caller {
         cutter_tests::caller()
@@ -68,6 +79,9 @@ impl Land for Server {
     fn process(&self, _: Option<u64>) -> (Ports, Arc<dyn CutRequests>) {
         let database = self.0.port();
         (self.0.ports_over(database.clone()), database)
+    }
+    fn backlog(&self) -> Arc<dyn Backlog> {
+        self.0.port()
     }
     fn caller(&self) -> Caller {
         cutter_tests::pg::caller()
@@ -100,6 +114,10 @@ enum Act {
     Complete(u8),
     /// So many days later the staged bytes that are due go.
     Cleanup(u8),
+    /// A sweep pass over the document of a request.
+    Sweep(u8),
+    /// The backlog's keeper decides on the document's entries, all of them.
+    Keep(u8, Keep),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,6 +131,12 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
     let n = || 0..REQUESTS;
     let death = || proptest::option::weighted(0.6, 1_u64..120);
     let word = prop_oneof![6 => Just(Word::Approve), 1 => Just(Word::Defer), 1 => Just(Word::Refuse)];
+    let keep = prop_oneof![
+        4 => Just(Keep::Defer),
+        1 => Just(Keep::Reject),
+        1 => Just(Keep::Abandon),
+        2 => Just(Keep::Requeue),
+    ];
     let act = prop_oneof![
         2 => n().prop_map(Act::Add),
         3 => n().prop_map(Act::Copy),
@@ -126,6 +150,8 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
         1 => n().prop_map(Act::Void),
         2 => n().prop_map(Act::Complete),
         1 => (0_u8..40).prop_map(Act::Cleanup),
+        2 => n().prop_map(Act::Sweep),
+        1 => (n(), keep).prop_map(|(n, keep)| Act::Keep(n, keep)),
     ];
     proptest::collection::vec(act, 20..90)
 }
@@ -232,6 +258,8 @@ impl<L: Land> Stage<'_, L> {
                 asked.at = asked.at.checked_add(SignedDuration::from_hours(24 * i64::from(days))).unwrap();
                 let _ = block_on(requests.cleanup(&Cleanup { asked, limit: 2 }));
             }
+            Act::Sweep(n) => self.sweep(&ports, n),
+            Act::Keep(n, keep) => self.keep(&ports, n, keep),
         }
     }
 
@@ -378,6 +406,7 @@ impl<L: Land> Stage<'_, L> {
             self.act(Act::Cleanup(39));
             self.act(Act::Cleanup(39));
             self.assert_agreement("the end");
+            self.assert_audit("the end");
             let (ports, requests) = self.land.process(None);
             let request = self.request(requests.as_ref(), n).unwrap();
             let state = self.sidecar(&ports, &request).map(|sidecar| sidecar.state);
@@ -390,7 +419,18 @@ impl<L: Land> Stage<'_, L> {
             // A void after the verdict, or a refusal at the second gate, leaves what was verified
             // unfinished; the document's other customer waits for as long as its run stands.
             let fine = matches!(request.status, S::Cleaned | S::CutFailed) || is_refused || is_held;
-            assert!(fine, "request {n} ends as {} with its run at {state:?}", request.status);
+            // What the backlog's keeper took back is not cut without the sovereign's new word.
+            let is_kept =
+                self.standing(&ports, requests.as_ref(), n).and_then(|s| s.entry).is_some_and(|entry| {
+                    matches!(
+                        entry,
+                        BacklogState::ReviewPending
+                            | BacklogState::ReviewedDeferred
+                            | BacklogState::ReviewedRejected
+                            | BacklogState::Abandoned
+                    )
+                });
+            assert!(fine || is_kept, "request {n} ends as {} with its run at {state:?}", request.status);
         }
     }
 }
@@ -399,7 +439,9 @@ fn tell<L: Land>(land: &L, story: u64, acts: &[Act]) {
     let stage = Stage { land, story, minted: Cell::new(0) };
     for act in acts {
         stage.act(*act);
-        stage.assert_agreement(&format!("{act:?}"));
+        let after = format!("{act:?}");
+        stage.assert_agreement(&after);
+        stage.assert_audit(&after);
     }
     stage.come_to_an_end();
 }
