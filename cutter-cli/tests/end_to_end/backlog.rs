@@ -1,6 +1,6 @@
 //! The backlog outside of runs, and runs that wait for what they depend on.
 
-use super::bench::{Bench, text};
+use super::bench::{Bench, ran, text};
 
 fn entry_of(bench: &Bench, document: &str) -> String {
     let listed = bench.run(&["backlog", "list", "--document-id", document, "--json"]).expect(0).json();
@@ -122,4 +122,52 @@ fn a_run_waits_for_the_entry_that_it_depends_on() {
     assert_eq!(bench.resume(run).expect(0).json()["state"], "awaiting_lifecycle_authorization");
     assert_eq!(status(bench, &own), "verified_complete");
     bench.run(&["verify", "--run-id", run]).expect(0);
+}
+
+/// Ids, digests and times differ from run to run; everything else is the same.
+fn redacted(text: &str, run: &str) -> String {
+    let text = text.replace(run, "[RUN]");
+    let mut out = String::new();
+    let mut rest = text.as_str();
+    while let Some(first) = rest.chars().next() {
+        let is_id = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c) || c == '-';
+        let id = rest.find(|c| !is_id(c)).unwrap_or(rest.len());
+        let is_time = rest.len() >= 20
+            && rest.bytes().zip("dddd-dd-dd dd:dd:ddZ".bytes()).all(|(byte, shape)| match shape {
+                b'd' => byte.is_ascii_digit(),
+                _ => byte == shape,
+            });
+        let length = if is_time {
+            out.push_str("[TIME]");
+            20
+        } else if id == 36 || id == 64 {
+            out.push_str(if id == 36 { "[ID]" } else { "[SHA256]" });
+            id
+        } else {
+            out.push(first);
+            first.len_utf8()
+        };
+        rest = &rest[length..];
+    }
+    out
+}
+
+#[test]
+fn people_see_lists_entries_and_audits_as_ever() {
+    let bench = Bench::shared();
+    let run = bench.parked("SHOWN-LAW", &text(36));
+    let entry = entry_of(bench, "SHOWN-LAW");
+    let reason = ["backlog", "review", &entry, "--decision", "defer", "--reason", "article 7 is missing"];
+    bench.run(&reason).expect(0);
+    for (name, arguments) in [
+        ("backlog-list.txt", ["backlog", "list", "--document-id", "SHOWN-LAW"].as_slice()),
+        ("backlog-show.txt", &["backlog", "show", &entry]),
+        ("backlog-audit.txt", &["backlog", "audit", "--document-id", "SHOWN-LAW"]),
+    ] {
+        let seen =
+            bench.command().args(arguments).env("NO_COLOR", "1").env("COLUMNS", "200").output().unwrap();
+        let observed = redacted(&String::from_utf8(ran(seen).expect(0).stdout).unwrap(), &run);
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(name);
+        snapbox::assert_data_eq!(observed, snapbox::Data::read_from(&path, None).raw());
+    }
 }
