@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use ::object_store::ObjectStoreExt as _;
 use ::object_store::local::LocalFileSystem;
 use ::object_store::memory::InMemory;
-use ::object_store::ObjectStoreExt as _;
 use cutter_core::digest::Digest;
 use cutter_core::id::{RunId, mint_v7};
 use cutter_core::port::backup::BackupTarget as _;

@@ -97,8 +97,8 @@ fn http(error: &(dyn StdError + 'static)) -> Option<Option<PortErrorKind>> {
     use ::object_store::client::{HttpError, HttpErrorKind};
     if let Some(error) = error.downcast_ref::<HttpError>() {
         return Some(match error.kind() {
-            // it never left
-            HttpErrorKind::Connect | HttpErrorKind::Request => Some(PortErrorKind::Unavailable),
+            // it never left; the other kinds (a lost answer is `Request`, too) may have
+            HttpErrorKind::Connect => Some(PortErrorKind::Unavailable),
             _ => None,
         });
     }

@@ -301,10 +301,7 @@ impl Place {
     /// Begins an upload that is invisible until it is completed.
     pub(super) async fn multipart(&self, path: &str) -> Result<Box<dyn MultipartUpload>, Fault> {
         let key = self.key(path)?;
-        let begun = self
-            .call(self.limits.request, false, |store| async move { store.put_multipart(&key).await })
-            .await;
-        begun
+        self.call(self.limits.request, false, |store| async move { store.put_multipart(&key).await }).await
     }
 }
 
