@@ -329,8 +329,8 @@ BEGIN
 END
 $fn$;
 
--- A worker's share of the open signals, oldest first. One that was taken and not finished is taken
--- again once it is stale.
+-- A worker's share of the open signals, first those that waited longest since they were enqueued or
+-- last taken. One that was taken and not finished is taken again once it is stale.
 CREATE FUNCTION cutter_queue.fn_job_signal_take(
     p_names text[], p_stale_before timestamptz, p_limit integer, p_actor text, p_at timestamptz)
 RETURNS SETOF cutter_queue.job_signal
@@ -339,7 +339,7 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
         SELECT j.signal_id FROM cutter_queue.job_signal j
         WHERE j.finished_at IS NULL AND j.signal = ANY (p_names)
             AND (j.taken_at IS NULL OR j.taken_at < p_stale_before)
-        ORDER BY j.enqueued_at, j.signal_id LIMIT p_limit FOR UPDATE SKIP LOCKED
+        ORDER BY coalesce(j.taken_at, j.enqueued_at), j.signal_id LIMIT p_limit FOR UPDATE SKIP LOCKED
     ), taken AS (
         UPDATE cutter_queue.job_signal j SET taken_by = p_actor, taken_at = p_at
         FROM chosen c WHERE j.signal_id = c.signal_id

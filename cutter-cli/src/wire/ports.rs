@@ -8,8 +8,6 @@ use cutter_core::port::PortError;
 use cutter_core::port::cut_request::CutRequests;
 use cutter_core::port::knowledge_base::KnowledgeBase;
 use cutter_core::port::run_store::RunStore;
-use cutter_kb::backup_target::FolderBackupTarget;
-use cutter_kb::folder::FolderKb;
 use cutter_kb::openpgp::Recipient;
 use cutter_kb::run_store::FileRunStore;
 use cutter_pg::PgDatabase;
@@ -18,7 +16,7 @@ use cutter_pg::cluster::{ClusterError, ClusterOptions, PrivateCluster};
 use cutter_pg::dsn::Dsn;
 use cutter_pg::login::Login;
 
-use super::{KeySigner, RandomIds, SystemClock, key_ring, load_public, now};
+use super::{KeySigner, RandomIds, SystemClock, backup_target, key_ring, knowledge_base, load_public, now};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::progress::Shown;
@@ -45,9 +43,9 @@ pub(crate) struct Stores {
 }
 
 /// Opens the stores; makes nothing.
-pub(crate) fn stores(config: &Config) -> Stores {
+pub(crate) fn stores(config: &Config) -> Result<Stores, Failure> {
     let files = FileRunStore::new(&config.runs_dir);
-    Stores { kb: Arc::new(FolderKb::new(&config.kb_dir)), runs: Arc::new(files.clone()), files }
+    Ok(Stores { kb: knowledge_base(config)?, runs: Arc::new(files.clone()), files })
 }
 
 /// The private server of the home.
@@ -108,7 +106,7 @@ pub(crate) struct Opened {
 
 /// Opens every port.
 pub(crate) fn open(config: &Config, out: &Out) -> Result<Opened, Failure> {
-    let stores = stores(config);
+    let stores = stores(config)?;
     let key = load_public(&config.keys.backup_public)?;
     let pinned = config.keys.backup_fingerprint.clone().ok_or_else(|| {
         Failure::usage("no fingerprint is pinned for the backup recipient").broken(
@@ -134,7 +132,7 @@ pub(crate) fn open(config: &Config, out: &Out) -> Result<Opened, Failure> {
         kb: stores.kb.clone(),
         runs: stores.runs.clone(),
         backup_source: Arc::new(PgBackupSource::new(backup_dsn)),
-        backup_target: Arc::new(FolderBackupTarget::new(stores.files.clone(), recipient)),
+        backup_target: backup_target(config, &stores.files, recipient)?,
         clock: Arc::new(SystemClock),
         ids: Arc::new(RandomIds),
         signer: Arc::new(KeySigner::new(config)),

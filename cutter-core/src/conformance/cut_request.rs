@@ -61,6 +61,7 @@ where
             what_is_not_there_is_not_found,
             pages_follow_each_other_by_key,
             signals_are_taken_finished_and_over_with_their_status,
+            a_signal_that_rests_starves_no_other,
             a_run_moves_its_request_inside_its_own_transactions,
             a_failed_verification_fails_the_request,
             a_voided_run_fails_its_request,

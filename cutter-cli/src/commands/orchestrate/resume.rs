@@ -42,7 +42,7 @@ pub(crate) struct ResumeArgs {
 
 pub(crate) fn run(cx: &Context, args: &ResumeArgs) -> Outcome {
     let config = cx.config()?;
-    let stores = wire::stores(&config);
+    let stores = wire::stores(&config)?;
     let run_id = &args.run.run_id;
     let before = load(&stores, run_id)?;
     let waited = cutter_core::inspect::Summary::of(&before, "").paused_at.map(|p| p.request_kb_id);

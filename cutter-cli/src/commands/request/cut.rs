@@ -115,7 +115,11 @@ pub(super) fn present(cx: &Context, config: &Config, opened: &Opened, served: &S
     let presented = orchestrate::present(&served.driven, opened.stores.runs.as_ref(), None);
     presented.tell(cx, config);
     let request = &served.request;
-    let next = next_commands(request);
+    // At a gate the run's own commands say what is next.
+    let next = match presented.summary.paused_at {
+        Some(_) => Vec::new(),
+        None => next_commands(request),
+    };
     let machine = json!({ "request": request, "run": presented, "next": next });
     let people = || {
         format!(

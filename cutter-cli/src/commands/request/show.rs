@@ -62,7 +62,7 @@ pub(super) fn run(cx: &Context, args: &ShowArgs) -> Outcome {
 
 /// The run's own record, where this home has it.
 fn run_of(config: &Config, request: &CutRequest) -> Option<Summary> {
-    let stores = wire::stores(config);
+    let stores = wire::stores(config).ok()?;
     let run_id = request.run_id()?;
     let sidecar = crate::commands::orchestrate::load(&stores, &run_id).ok()?;
     Some(Summary::of(&sidecar, &stores.runs.sidecar_location(&run_id)))

@@ -100,7 +100,7 @@ fn source(config: &Config, request: &CutRequest, file: Option<&Path>) -> Result<
         (Some(file), _) => file.to_owned(),
         (None, FILE) => PathBuf::from(&request.source_ref),
         (None, DEFAULT_SOURCE_KIND) => {
-            let document = block_on(wire::stores(config).kb.read(&request.source_ref))?;
+            let document = block_on(wire::stores(config)?.kb.read(&request.source_ref))?;
             let document = document.ok_or_else(|| {
                 Failure::usage(format!("{} is not in the knowledge base", request.source_ref))
                     .next(format!("cutter request copy --request-id {} --file FILE", request.cut_request_id))

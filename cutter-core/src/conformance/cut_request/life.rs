@@ -4,7 +4,7 @@ use super::*;
 use crate::conformance::{at_once, refused};
 use crate::memory::block_on;
 use crate::port::PortErrorKind as K;
-use crate::port::cut_request::RequestQuery;
+use crate::port::cut_request::{RequestQuery, TakeSignals};
 
 pub(super) async fn a_request_is_added_once_and_its_id_stands_for_one_source(
     under: &RequestsUnderTest,
@@ -295,4 +295,28 @@ pub(super) async fn signals_are_taken_finished_and_over_with_their_status(under:
     equal("of a mark", 1, customer.take(SignalName::VerifyMark, 400, 0).await?.len())?;
     refused("no cut to verify", &[K::Conflict], customer.port().verify_cut(&customer.on(401)).await)?;
     equal("nobody asked", 0, customer.take(SignalName::Cut, 400, 0).await?.len())
+}
+
+pub(super) async fn a_signal_that_rests_starves_no_other(under: &RequestsUnderTest) -> Held {
+    let customers = [1, 2, 3].map(|n| Customer::new(under, n));
+    for customer in &customers {
+        customer.port().add(&customer.add()).await?;
+    }
+    let mut seen = Vec::new();
+    for second in 500..506 {
+        let take = TakeSignals {
+            names: [SignalName::Copy].to_vec(),
+            stale_before: at(second),
+            limit: 1,
+            asked: asked(second),
+        };
+        let taken = under.requests.take_signals(&take).await?;
+        seen.extend(taken.iter().map(|signal| signal.cut_request_id));
+    }
+    let (first, second) = seen.split_at(seen.len() / 2);
+    equal("the same again in the same order", first, second)?;
+    let mut once = first.to_vec();
+    once.sort_unstable();
+    once.dedup();
+    equal("everybody once before anybody twice", 3, once.len())
 }

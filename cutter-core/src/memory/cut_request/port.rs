@@ -395,7 +395,8 @@ impl CutRequests for MemoryDatabase {
                 .filter(|row| row.finished_at.is_none() && take.names.contains(&row.signal.name))
                 .filter(|row| row.taken_at.is_none_or(|taken| taken < stale))
                 .collect();
-            open.sort_by_key(|row| (row.signal.enqueued_at, row.signal.signal_id));
+            // Who waited longest since it was last looked at: a signal that rests starves no other.
+            open.sort_by_key(|row| (row.taken_at.unwrap_or(row.signal.enqueued_at), row.signal.signal_id));
             open.truncate(usize::try_from(take.limit).unwrap_or(usize::MAX));
             Ok(open
                 .into_iter()
