@@ -132,7 +132,7 @@ BEGIN
     ELSIF NEW.status = 'abandoned' THEN
         IF NOT EXISTS (
             SELECT FROM cutter_governance.decision_backlog_history h
-            WHERE h.entry_id = NEW.entry_id AND h.to_state = 'abandoned' AND btrim(h.reason) <> '')
+            WHERE h.entry_id = NEW.entry_id AND h.to_state = 'abandoned' AND h.reason ~ '\S')
         THEN
             RAISE EXCEPTION 'abandon.reason: entry % was abandoned without a reason', NEW.entry_id
                 USING ERRCODE = 'CUC10';
@@ -403,7 +403,7 @@ BEGIN
     IF v_entry.status = 'abandoned' THEN
         RETURN false;
     END IF;
-    IF btrim(coalesce(p_reason, '')) = '' THEN
+    IF coalesce(p_reason, '') !~ '\S' THEN
         RAISE EXCEPTION 'abandon.reason: expected a reason, observed none' USING ERRCODE = 'CUC10';
     END IF;
     PERFORM cutter_governance.fn_backlog_move(p_entry_id, v_entry.status, 'abandoned', p_history_id, p_actor,

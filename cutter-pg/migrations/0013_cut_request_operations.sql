@@ -14,7 +14,7 @@ DECLARE
 BEGIN
     SELECT q.* INTO v_standing FROM public.cut_request q WHERE q.cut_request_id = p_cut_request_id;
     IF NOT FOUND THEN
-        IF btrim(coalesce(p_source_ref, '')) = '' OR btrim(v_kind) = '' OR btrim(coalesce(p_requested_by, '')) = '' THEN
+        IF coalesce(p_source_ref, '') !~ '\S' OR v_kind !~ '\S' OR coalesce(p_requested_by, '') !~ '\S' THEN
             RAISE EXCEPTION 'add.source_ref: expected true, observed false' USING ERRCODE = 'CUC10';
         END IF;
         INSERT INTO public.cut_request (cut_request_id, source_ref, source_kind, requested_by, requested_at)
@@ -198,10 +198,10 @@ BEGIN
         RETURN false;
     END IF;
     PERFORM cutter_governance.fn_cut_request_assert(v_request.status, v_to);
-    IF p_approve AND btrim(coalesce(p_approval_doc_id, '')) = '' THEN
+    IF p_approve AND coalesce(p_approval_doc_id, '') !~ '\S' THEN
         RAISE EXCEPTION 'verify_mark.approval_doc: expected true, observed false' USING ERRCODE = 'CUC10';
     END IF;
-    IF NOT p_approve AND btrim(coalesce(p_reason, '')) = '' THEN
+    IF NOT p_approve AND coalesce(p_reason, '') !~ '\S' THEN
         RAISE EXCEPTION 'verify_mark.reason: expected true, observed false' USING ERRCODE = 'CUC10';
     END IF;
     PERFORM iu_core.fn_iu_op_verify_mark(v_request.copy_staging_record_id, v_request.manifest_staging_record_id,

@@ -147,7 +147,7 @@ pub(super) async fn an_abandonment_says_why_and_is_final(under: &BacklogUnderTes
     let keeper = Keeper(under);
     let chain = keeper.through(Case::new(1), EffectName::Sg1Review).await?;
     let entry = chain.case.id("entry");
-    let blank = keeper.port().abandon(&abandonment("1", entry, "  ")).await;
+    let blank = keeper.port().abandon(&abandonment("1", entry, " \n")).await;
     by_rule("no reason", "abandon.reason", blank)?;
     equal("moved", true, keeper.port().abandon(&abandonment("1", entry, "superseded")).await?)?;
     keeper

@@ -23,7 +23,7 @@ pub(super) async fn a_request_is_added_once_and_its_id_stands_for_one_source(
     other.source_ref = "laws/another.md".into();
     refused("another source under the id", &[K::Conflict], customer.port().add(&other).await)?;
     let mut blank = Customer::new(under, 2).add();
-    blank.source_ref = " ".into();
+    blank.source_ref = " \n\t".into();
     refused("no source", &[K::Conflict], customer.port().add(&blank).await)?;
     equal("path", "requested", &*customer.path().await?)
 }
