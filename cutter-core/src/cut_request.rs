@@ -29,10 +29,10 @@ use uuid::Uuid;
 
 pub use self::consistency::{CONSISTENCY_RULES, Standing, consistency};
 pub use self::follow::{RunCommitted, follow};
-pub use self::judge::{Judgement, Move, Operation, RULES, Refusal, judge, judge_add};
+pub use self::judge::{Judgement, Move, Operation, RULES, judge, judge_add};
 pub use self::manifest::{ManifestFacts, ManifestTextError};
 pub use self::next::next_commands;
-pub use crate::backlog::Rule;
+pub use crate::backlog::{Refusal, Rule};
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::machine::cut_request::CutRequestStatus;

@@ -3,12 +3,11 @@
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
 
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{CutRequest, ManifestFacts, MarkVerdict, Rule, RunCommitted, SignalName, follow};
+use super::{CutRequest, ManifestFacts, MarkVerdict, Refusal, Rule, RunCommitted, SignalName, follow};
 use crate::digest::Digest;
 use crate::gate::{ABSENT, Check};
 use crate::limits::MAX_DOCUMENT_BYTES;
@@ -125,32 +124,6 @@ pub enum Judgement {
     /// No.
     Refused(Refusal),
 }
-
-/// Why not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    /// The table has no such move.
-    Illegal(IllegalTransition),
-    /// Rules that do not hold, each with what was expected and observed.
-    Rules(Vec<Check>),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Illegal(illegal) => illegal.fmt(f),
-            Self::Rules(checks) => {
-                for (i, c) in checks.iter().enumerate() {
-                    let gap = if i > 0 { "; " } else { "" };
-                    write!(f, "{gap}{}: expected {}, observed {}", c.invariant, c.expected, c.observed)?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-impl core::error::Error for Refusal {}
 
 /// ADD: a request with this id is the answer already, if it asks for the same.
 #[must_use]
