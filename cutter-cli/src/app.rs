@@ -25,6 +25,7 @@ Start here:
 Cut:
   source        Register a source document or a new version of one
   orchestrate   Start a run, resume, stop, void or recover it; list runs
+  request       A customer's request: copy, mark, review, cut, hand over, clean up
   why           Why a run stands where it stands, and the exact next command
 
 Approve:
@@ -33,6 +34,7 @@ Approve:
 Look and check:
   unit          The result: list, show or export units
   verify        Re-check a run from its evidence
+  backlog       The governance backlog: list, show, sweep, review, requeue, audit
   backup        Inspect a run's backup, or restore it into a scratch database
 
 Keep:
@@ -117,10 +119,12 @@ enum Command {
     Doctor(commands::doctor::DoctorArgs),
     Source(commands::source::SourceArgs),
     Orchestrate(commands::orchestrate::OrchestrateArgs),
+    Request(commands::request::RequestArgs),
     Why(commands::why::WhyArgs),
     Sovereign(commands::sovereign::SovereignArgs),
     Unit(commands::unit::UnitArgs),
     Verify(commands::verify::VerifyArgs),
+    Backlog(commands::backlog::BacklogArgs),
     Backup(commands::backup::BackupArgs),
     Db(commands::db::DbArgs),
     Graph(commands::graph::GraphArgs),
@@ -190,10 +194,12 @@ fn dispatch(cx: &Context, command: Command) -> Outcome {
         Command::Doctor(args) => commands::doctor::run(cx, &args),
         Command::Source(args) => commands::source::run(cx, &args),
         Command::Orchestrate(args) => commands::orchestrate::run(cx, args),
+        Command::Request(args) => commands::request::run(cx, &args),
         Command::Why(args) => commands::why::run(cx, &args),
         Command::Sovereign(args) => commands::sovereign::run(cx, &args),
         Command::Unit(args) => commands::unit::run(cx, &args),
         Command::Verify(args) => commands::verify::run(cx, &args),
+        Command::Backlog(args) => commands::backlog::run(cx, &args),
         Command::Backup(args) => commands::backup::run(cx, &args),
         Command::Db(args) => commands::db::run(cx, &args),
         Command::Graph(args) => commands::graph::run(cx, &args),

@@ -1,6 +1,7 @@
 //! One file per command: its arguments and what it does with them. No rule of the business
 //! lives here; where one is needed it is a pure function of the core.
 
+pub(crate) mod backlog;
 pub(crate) mod backup;
 pub(crate) mod completions;
 pub(crate) mod db;
@@ -13,6 +14,7 @@ pub(crate) mod man;
 pub(crate) mod orchestrate;
 pub(crate) mod plan;
 pub(crate) mod profile;
+pub(crate) mod request;
 pub(crate) mod source;
 pub(crate) mod sovereign;
 pub(crate) mod unit;

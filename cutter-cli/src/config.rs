@@ -8,6 +8,7 @@
 //! Database connections come from the environment or the file, never from a flag: flags
 //! show in every process list.
 
+mod place;
 mod section;
 mod template;
 
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use cutter_core::limits::ACTOR_MAX_BYTES;
 use cutter_core::machine::run::Phase;
 use cutter_core::port::backup::BackupScope;
+use cutter_kb::object_store::KbUrl;
 use cutter_kb::openpgp::Fingerprint;
 use cutter_pg::dsn::Dsn;
 use cutter_pg::login::Login;
@@ -31,6 +33,8 @@ pub(crate) const VARIABLES: &[(&str, &str)] = &[
     ("CUTTER_HOME", "home folder"),
     ("CUTTER_RUNS_DIR", "folder of the runs"),
     ("CUTTER_KB_DIR", "folder of the knowledge base"),
+    ("CUTTER_KB", "URL of the knowledge base"),
+    ("CUTTER_BACKUP_URL", "URL of the place of backups"),
     ("CUTTER_ACTOR", "who operates"),
     ("CUTTER_DSN_READER", "connection of the login that reads"),
     ("CUTTER_DSN_EXECUTOR", "connection of the login that cuts and enacts"),
@@ -111,7 +115,12 @@ pub(crate) struct Config {
     pub(crate) file_path: PathBuf,
     pub(crate) home: PathBuf,
     pub(crate) runs_dir: PathBuf,
+    /// The folder of the knowledge base, where it is one.
     pub(crate) kb_dir: PathBuf,
+    /// The knowledge base in an object store.
+    pub(crate) kb_url: Option<KbUrl>,
+    /// Backups in an object store instead of the runs' folders.
+    pub(crate) backup_url: Option<KbUrl>,
     pub(crate) actor: String,
     /// Connections by login; empty for the private database.
     pub(crate) dsns: BTreeMap<Login, Dsn>,
@@ -168,7 +177,7 @@ impl Config {
     ) -> Result<Self, Failure> {
         let var_path = |name: &str| env(name).map(PathBuf::from);
         let runs_dir = root.path("runs_dir")?;
-        let kb_dir = root.path("kb_dir")?;
+        let (kb_dir, kb_url) = place::knowledge_base(root, file_path, env)?;
         let actor = root.string("actor")?;
         let mut database = root.section("database")?;
         let mut dsns = BTreeMap::new();
@@ -195,12 +204,14 @@ impl Config {
             pg_bin = pg_bin.or(from_file);
             section.finish()?;
         }
+        let (backup_scope, backup_url) = place::backup(root, file_path, env)?;
         Ok(Self {
             file: None,
             file_path: file_path.to_owned(),
             home: home.to_owned(),
             runs_dir: var_path("CUTTER_RUNS_DIR").or(runs_dir).unwrap_or_else(|| home.join("runs")),
-            kb_dir: var_path("CUTTER_KB_DIR").or(kb_dir).unwrap_or_else(|| home.join("kb")),
+            kb_dir: kb_dir.unwrap_or_else(|| home.join("kb")),
+            kb_url,
             actor: actor
                 .or_else(|| env("USER"))
                 .or_else(|| env("LOGNAME"))
@@ -211,7 +222,8 @@ impl Config {
             actors: read_actors(root, home)?,
             approvals: read_approvals(root)?,
             bounds: read_bounds(root)?,
-            backup_scope: read_backup(root)?,
+            backup_scope,
+            backup_url,
             hooks: read_hooks(root)?,
         })
     }
@@ -369,17 +381,6 @@ fn read_bounds(root: &mut Section<'_>) -> Result<Bounds, Failure> {
     }
     section.finish()?;
     Ok(bounds)
-}
-
-fn read_backup(root: &mut Section<'_>) -> Result<BackupScope, Failure> {
-    let Some(mut section) = root.section("backup")? else { return Ok(BackupScope::Document) };
-    let scope = match section.string("scope")?.as_deref() {
-        None | Some("document") => BackupScope::Document,
-        Some("database") => BackupScope::Database,
-        Some(_) => return Err(section.refuse("scope", "document or database")),
-    };
-    section.finish()?;
-    Ok(scope)
 }
 
 fn read_hooks(root: &mut Section<'_>) -> Result<Hooks, Failure> {

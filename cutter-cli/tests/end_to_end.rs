@@ -4,6 +4,8 @@
 //! to make. A watchdog stops it and removes the home once this process is gone.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "end_to_end/backlog.rs"]
+mod backlog;
 #[path = "end_to_end/bench.rs"]
 mod bench;
 #[path = "end_to_end/evidence.rs"]

@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 pub use self::audit::{AUDIT_RULES, AuditReport, audit};
 pub use self::judge::{Judgement, Mark, Move, Operation, RULES, Refusal, judge, judge_mark};
-pub use self::replay::{ReplayError, replay};
+pub use self::replay::{ReplayError, replay, timeline};
 use crate::digest::Digest;
 use crate::machine::backlog::BacklogState;
 use crate::port::effect::ReviewVerdict;

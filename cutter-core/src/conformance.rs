@@ -24,7 +24,9 @@ use core::fmt;
 
 use crate::port::{PortError, PortErrorKind, PortResult};
 
+pub mod backlog;
 pub mod backup;
+pub mod cut_request;
 pub mod database;
 pub mod environment;
 mod fixture;

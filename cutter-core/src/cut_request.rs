@@ -17,6 +17,7 @@ mod judge;
 mod manifest;
 #[cfg(test)]
 mod model;
+mod next;
 #[cfg(test)]
 mod tests;
 
@@ -28,9 +29,10 @@ use uuid::Uuid;
 
 pub use self::consistency::{CONSISTENCY_RULES, Standing, consistency};
 pub use self::follow::{RunCommitted, follow};
-pub use self::judge::{Judgement, Move, Operation, RULES, Refusal, judge, judge_add};
+pub use self::judge::{Judgement, Move, Operation, RULES, judge, judge_add};
 pub use self::manifest::{ManifestFacts, ManifestTextError};
-pub use crate::backlog::Rule;
+pub use self::next::next_commands;
+pub use crate::backlog::{Refusal, Rule};
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::machine::cut_request::CutRequestStatus;
@@ -111,7 +113,7 @@ pub struct CutRequest {
     pub cut_run_id: Option<Uuid>,
     /// When leg A was committed.
     pub cut_done_at: Option<Timestamp>,
-    /// When the verdict on the cut was committed.
+    /// When the verdict on the cut was committed, if it passed.
     pub cut_verified_at: Option<Timestamp>,
     /// How the cut ended.
     pub cut_verdict: Option<CutVerdict>,

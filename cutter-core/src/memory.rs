@@ -20,9 +20,11 @@
 //! The model is no store for real work: it lives in memory, and a transaction copies every
 //! table. What it refuses to know: files, SQL, encryption that hides anything.
 
+mod backlog;
 mod backup;
 mod consent;
 mod cut;
+mod cut_request;
 mod damage;
 mod database;
 mod environment;

@@ -7,6 +7,7 @@
 use alloc::string::String;
 use core::fmt;
 
+pub mod backlog;
 pub mod backup;
 pub mod cut_request;
 pub mod database;

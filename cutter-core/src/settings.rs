@@ -48,7 +48,7 @@ pub struct RunSettings {
     /// Entries that must be S8 first (G-CUT-DEPS).
     pub depends_on: Vec<String>,
     /// An explicit manifest of spans instead of the profile's marking, as
-    /// [`ManifestMarker`](crate::mark::ManifestMarker) reads it; at most
+    /// [`ManifestMarker`] reads it; at most
     /// [`limits::SETTINGS_MANIFEST_MAX_BYTES`], since the run's record holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<serde_json::Value>,

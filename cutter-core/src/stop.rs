@@ -93,6 +93,8 @@ pub enum StopReason {
     BackupUnavailable,
     /// No space is left where the run must write.
     DiskFull,
+    /// An entry that this cut depends on is not verified yet (G-CUT-DEPS, D30).
+    DependsOn,
     /// A newer driver holds the run's fence (PROTOCOL §3).
     Fenced,
     /// Another process holds the run's lock (spec 1 §7).
@@ -137,6 +139,7 @@ enum Code {
     DatabaseUnavailable,
     BackupUnavailable,
     DiskFull,
+    DependsOn,
     Fenced,
     RunBusy,
     Internal,
@@ -162,6 +165,7 @@ spelled!(Code, "stop code", {
     DatabaseUnavailable => "STOP_DATABASE_UNAVAILABLE",
     BackupUnavailable => "STOP_BACKUP_UNAVAILABLE",
     DiskFull => "STOP_DISK_FULL",
+    DependsOn => "STOP_DEPENDS_ON",
     Fenced => "STOP_FENCED",
     RunBusy => "STOP_RUN_BUSY",
     Internal => "STOP_INTERNAL",
@@ -190,6 +194,7 @@ impl Code {
             Self::DatabaseUnavailable => "database_unavailable",
             Self::BackupUnavailable => "backup_unavailable",
             Self::DiskFull => "disk_full",
+            Self::DependsOn => "depends_on",
             Self::Fenced => "fenced",
             Self::RunBusy => "run_busy",
             Self::Internal => "internal_error",
@@ -216,6 +221,7 @@ impl Code {
             | Self::DatabaseUnavailable
             | Self::BackupUnavailable
             | Self::DiskFull
+            | Self::DependsOn
             | Self::Fenced
             | Self::RunBusy
             | Self::Internal
@@ -242,6 +248,7 @@ impl Code {
             Self::DatabaseUnavailable => "the database cannot be reached",
             Self::BackupUnavailable => "the backup target cannot be written now",
             Self::DiskFull => "no space is left where the run must write",
+            Self::DependsOn => "an entry that this cut depends on is not verified yet",
             Self::Fenced => "a newer driver holds the run's fence; this one wrote nothing more",
             Self::RunBusy => "another process holds the run's lock",
             Self::Internal => "a bug in cutter was caught; the run keeps its state",
@@ -300,6 +307,7 @@ impl StopReason {
             Self::DatabaseUnavailable => Code::DatabaseUnavailable,
             Self::BackupUnavailable => Code::BackupUnavailable,
             Self::DiskFull => Code::DiskFull,
+            Self::DependsOn => Code::DependsOn,
             Self::Fenced => Code::Fenced,
             Self::RunBusy => Code::RunBusy,
             Self::Internal => Code::Internal,
@@ -375,6 +383,7 @@ impl StopReason {
             | Self::DatabaseUnavailable
             | Self::BackupUnavailable
             | Self::DiskFull
+            | Self::DependsOn
             | Self::Fenced
             | Self::SchemaMismatch
             | Self::StateNewer
@@ -405,6 +414,7 @@ impl StopReason {
             | Self::DatabaseUnavailable
             | Self::BackupUnavailable
             | Self::DiskFull
+            | Self::DependsOn
             | Self::Fenced
             | Self::Internal => format!("{resume} {run_id}"),
             Self::KbConflict => format!("cutter verify --run-id {run_id}"),
@@ -436,6 +446,7 @@ impl StopReason {
             Code::DatabaseUnavailable => Self::DatabaseUnavailable,
             Code::BackupUnavailable => Self::BackupUnavailable,
             Code::DiskFull => Self::DiskFull,
+            Code::DependsOn => Self::DependsOn,
             Code::Fenced => Self::Fenced,
             Code::RunBusy => Self::RunBusy,
             Code::Internal => Self::Internal,

@@ -3,12 +3,14 @@
 
 use std::sync::Arc;
 
+use cutter_core::conformance::backlog::BacklogUnderTest;
+use cutter_core::conformance::cut_request::RequestsUnderTest;
 use cutter_core::conformance::database::DatabaseUnderTest;
 use cutter_core::conformance::signatures::SignaturesUnderTest;
 use cutter_core::conformance::work_queue::QueueUnderTest;
 use cutter_core::conformance::{
-    ConformanceFailure, Fresh, backup, database, environment, knowledge_base, run_store, signatures,
-    work_queue,
+    ConformanceFailure, Fresh, backlog, backup, cut_request, database, environment, knowledge_base,
+    run_store, signatures, work_queue,
 };
 use cutter_core::memory::{BadSignature, Fault, FaultKind, MemoryWorkQueue, World, block_on};
 use cutter_core::port::work_queue::WorkQueue;
@@ -113,4 +115,40 @@ fn work_queue_contracts() {
         })
     };
     all_held(block_on(work_queue::run_all(build)), 29);
+}
+
+#[test]
+fn cut_request_contracts() {
+    let build = || async {
+        let ports = World::new(11).process().ports();
+        let database = DatabaseUnderTest {
+            reader: ports.reader,
+            executor: ports.executor,
+            reviewer: ports.reviewer,
+            verifier: ports.verifier,
+            backup_source: ports.backup_source,
+            lose_answer: None,
+            keep: None,
+        };
+        Ok(RequestsUnderTest { requests: ports.requests, database })
+    };
+    all_held(block_on(cut_request::run_all(build)), 19);
+}
+
+#[test]
+fn backlog_contracts() {
+    let build = || async {
+        let ports = World::new(11).process().ports();
+        let database = DatabaseUnderTest {
+            reader: ports.reader,
+            executor: ports.executor,
+            reviewer: ports.reviewer,
+            verifier: ports.verifier,
+            backup_source: ports.backup_source,
+            lose_answer: None,
+            keep: None,
+        };
+        Ok(BacklogUnderTest { backlog: ports.backlog, database })
+    };
+    all_held(block_on(backlog::run_all(build)), 13);
 }

@@ -200,11 +200,11 @@ impl Write for BackupWriter {
     }
 }
 
-fn backup_name(epoch: u64) -> String {
+pub(crate) fn backup_name(epoch: u64) -> String {
     format!("pre_write.{epoch}.gpg")
 }
 
-fn epoch_of(name: &str) -> Option<u64> {
+pub(crate) fn epoch_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("pre_write.")?.strip_suffix(".gpg")?;
     digits.parse().ok().filter(|epoch: &u64| epoch.to_string() == digits)
 }

@@ -414,11 +414,11 @@ fn sweep_below(folder: &Folder) -> FileResult<usize> {
     Ok(swept)
 }
 
-fn line_start(run_id: &str) -> String {
+pub(crate) fn line_start(run_id: &str) -> String {
     format!("- `{run_id}`")
 }
 
-fn is_line_of(line: &str, run_id: &str) -> bool {
+pub(crate) fn is_line_of(line: &str, run_id: &str) -> bool {
     !run_id.is_empty() && !run_id.contains('`') && line.starts_with(&line_start(run_id))
 }
 

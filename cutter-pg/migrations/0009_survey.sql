@@ -104,7 +104,11 @@ BEGIN
     RETURN QUERY SELECT 'catalogue_stamp', v_stamp;
     IF v_stamp IS DISTINCT FROM p_known_stamp THEN
         RETURN QUERY
-        SELECT 'function.' || c.name, c.value FROM cutter_governance.fn_catalogue('function') c;
+        -- md5 of the source as it is live, and half a digest of all that is known of the function: a
+        -- run's record pins every one of them and stays small.
+        SELECT 'function.' || c.name, split_part(c.value, '|', 1) || '|'
+            || left(cutter_governance.fn_sha256_text(c.value), 32)
+        FROM cutter_governance.fn_catalogue('function') c;
 
         RETURN QUERY
         SELECT 'triggers', cutter_governance.fn_sha256_text(

@@ -28,7 +28,6 @@ DECLARE
     v_verdict cutter_governance.verify_result;
     v_executor name;
     v_verifier name;
-    v_moves bigint;
     v_observed text;
 BEGIN
     IF TG_OP = 'INSERT' THEN
@@ -46,14 +45,6 @@ BEGIN
         IF NEW.escalates_entry_id IS NOT NULL AND OLD.status = 'marked' AND session_user = 'cutter_exec' THEN
             RAISE EXCEPTION 'sweep.no_escalation: entry % escalates %; the reviewer requeues it',
                 NEW.entry_id, NEW.escalates_entry_id USING ERRCODE = 'CUD03';
-        END IF;
-        SELECT count(*) INTO v_moves FROM cutter_governance.decision_backlog_history h
-        WHERE h.entry_id = NEW.entry_id AND h.to_state = 'review_pending';
-        IF v_moves > (SELECT count(*) FROM cutter_governance.decision_backlog_sweep_log s
-                      WHERE s.document_id = NEW.document_id AND NEW.entry_id = ANY (s.promoted))
-        THEN
-            RAISE EXCEPTION 'audit.sweeps: entry % was promoted without a row in the sweep log', NEW.entry_id
-                USING ERRCODE = 'CUC10';
         END IF;
 
     ELSIF NEW.status = 'reviewed_approved' THEN
@@ -141,7 +132,7 @@ BEGIN
     ELSIF NEW.status = 'abandoned' THEN
         IF NOT EXISTS (
             SELECT FROM cutter_governance.decision_backlog_history h
-            WHERE h.entry_id = NEW.entry_id AND h.to_state = 'abandoned' AND btrim(h.reason) <> '')
+            WHERE h.entry_id = NEW.entry_id AND h.to_state = 'abandoned' AND h.reason ~ '\S')
         THEN
             RAISE EXCEPTION 'abandon.reason: entry % was abandoned without a reason', NEW.entry_id
                 USING ERRCODE = 'CUC10';
@@ -158,9 +149,11 @@ BEGIN
     RETURN NULL;
 END
 $fn$;
+-- Promotions are judged by the statement, below; whose escalation it is, row by row.
 CREATE CONSTRAINT TRIGGER trg_backlog_records AFTER INSERT OR UPDATE
     ON cutter_governance.decision_backlog_entry DEFERRABLE INITIALLY DEFERRED
-    FOR EACH ROW EXECUTE FUNCTION cutter_governance.fn_backlog_records();
+    FOR EACH ROW WHEN (NEW.status <> 'review_pending' OR NEW.escalates_entry_id IS NOT NULL)
+    EXECUTE FUNCTION cutter_governance.fn_backlog_records();
 
 -- The other way round: a verdict moves its entry, a compensating set belongs to a failed verdict.
 CREATE FUNCTION cutter_governance.fn_verdict_records() RETURNS trigger
@@ -244,6 +237,54 @@ BEGIN
 END
 $fn$;
 
+-- What a manifest depends on: there, and not the entry itself.
+CREATE FUNCTION cutter_governance.fn_backlog_depends_on_check(p_entry_id uuid, p_depends_on uuid[])
+RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+    v_wrong text;
+BEGIN
+    SELECT string_agg(d.id::text, ', ' ORDER BY d.id) INTO v_wrong
+    FROM unnest(p_depends_on) AS d(id)
+    WHERE d.id = p_entry_id
+        OR NOT EXISTS (SELECT FROM cutter_governance.decision_backlog_entry e WHERE e.entry_id = d.id);
+    IF v_wrong IS NOT NULL THEN
+        RAISE EXCEPTION 'mark.depends_on: expected none, observed %', v_wrong USING ERRCODE = 'CUC10';
+    END IF;
+END
+$fn$;
+
+-- MARK of a run, now with what its manifest depends on. An escalation entry is about the manifest of
+-- the failed one and depends on the same.
+DROP FUNCTION cutter_governance.fn_backlog_mark(uuid, uuid, text, text, uuid, uuid, text, text, text, bigint, uuid,
+    text, text, timestamptz);
+CREATE FUNCTION cutter_governance.fn_backlog_mark(
+    p_entry_id uuid, p_history_id uuid, p_run_id text, p_document_id text,
+    p_source_document_id uuid, p_source_version_id uuid, p_idempotency_key text, p_region_sha text,
+    p_manifest_digest text, p_candidate_count bigint, p_escalates_entry_id uuid,
+    p_actor text, p_reason text, p_at timestamptz, p_depends_on uuid[] DEFAULT '{}')
+RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+    v_depends_on uuid[];
+BEGIN
+    SELECT coalesce(array_agg(DISTINCT d.id ORDER BY d.id), '{}') INTO v_depends_on
+    FROM unnest(p_depends_on || cutter_governance.fn_backlog_depends_on(p_escalates_entry_id)) AS d(id);
+    PERFORM cutter_governance.fn_backlog_depends_on_check(p_entry_id, v_depends_on);
+    INSERT INTO cutter_governance.decision_backlog_entry (entry_id, run_id, document_id, source_document_id,
+        source_version_id, status, idempotency_key, region_sha, manifest_digest, candidate_count,
+        escalates_entry_id, actor, at)
+    VALUES (p_entry_id, p_run_id, p_document_id, p_source_document_id, p_source_version_id, 'marked',
+        p_idempotency_key, p_region_sha, p_manifest_digest, p_candidate_count, p_escalates_entry_id,
+        p_actor, p_at);
+    INSERT INTO cutter_governance.decision_backlog_history (history_id, entry_id, from_state, to_state,
+        actor, reason, at, detail)
+    VALUES (p_history_id, p_entry_id, NULL, 'marked', p_actor, p_reason, p_at,
+        CASE WHEN v_depends_on = '{}' THEN '{}'::jsonb
+            ELSE jsonb_build_object('depends_on', to_jsonb(v_depends_on)) END);
+END
+$fn$;
+
 -- MARK with dependencies, idempotent on IK-MARK: gives the entry that stands.
 CREATE FUNCTION cutter_governance.fn_backlog_mark_once(
     p_entry_id uuid, p_history_id uuid, p_run_id text, p_document_id text,
@@ -255,7 +296,6 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
     v_entry cutter_governance.decision_backlog_entry;
     v_depends_on uuid[];
-    v_wrong text;
 BEGIN
     PERFORM iu_core.fn_document_lock(p_document_id);
     SELECT coalesce(array_agg(DISTINCT d.id ORDER BY d.id), '{}') INTO v_depends_on
@@ -272,58 +312,10 @@ BEGIN
         END IF;
         RETURN v_entry.entry_id;
     END IF;
-    SELECT string_agg(d.id::text, ', ' ORDER BY d.id) INTO v_wrong
-    FROM unnest(v_depends_on) AS d(id)
-    WHERE d.id = p_entry_id
-        OR NOT EXISTS (SELECT FROM cutter_governance.decision_backlog_entry e WHERE e.entry_id = d.id);
-    IF v_wrong IS NOT NULL THEN
-        RAISE EXCEPTION 'mark.depends_on: expected none, observed %', v_wrong USING ERRCODE = 'CUC10';
-    END IF;
-    INSERT INTO cutter_governance.decision_backlog_entry (entry_id, run_id, document_id, source_document_id,
-        source_version_id, status, idempotency_key, region_sha, manifest_digest, candidate_count, actor, at)
-    VALUES (p_entry_id, p_run_id, p_document_id, p_source_document_id, p_source_version_id, 'marked',
-        p_idempotency_key, p_region_sha, p_manifest_digest, p_candidate_count, p_actor, p_at);
-    INSERT INTO cutter_governance.decision_backlog_history (history_id, entry_id, from_state, to_state,
-        actor, reason, at, detail)
-    VALUES (p_history_id, p_entry_id, NULL, 'marked', p_actor, p_reason, p_at,
-        CASE WHEN v_depends_on = '{}' THEN '{}'::jsonb
-            ELSE jsonb_build_object('depends_on', to_jsonb(v_depends_on)) END);
+    PERFORM cutter_governance.fn_backlog_mark(p_entry_id, p_history_id, p_run_id, p_document_id,
+        p_source_document_id, p_source_version_id, p_idempotency_key, p_region_sha, p_manifest_digest,
+        p_candidate_count, NULL, p_actor, p_reason, p_at, v_depends_on);
     RETURN p_entry_id;
-END
-$fn$;
-
--- One sweep pass over a document: S0 and S3 go to S1, escalation entries at S0 excepted. A pass
--- that is known gives what it promoted; another promotes what is left.
-CREATE FUNCTION cutter_governance.fn_backlog_sweep_pass(
-    p_sweep_id uuid, p_document_id text, p_actor text, p_at timestamptz)
-RETURNS uuid[]
-LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
-DECLARE
-    v_promoted uuid[];
-    v_entry record;
-BEGIN
-    IF iu_core.fn_document_lock(p_document_id) IS NULL THEN
-        RAISE EXCEPTION 'document % was never registered', p_document_id USING ERRCODE = 'CUN01';
-    END IF;
-    SELECT s.promoted INTO v_promoted FROM cutter_governance.decision_backlog_sweep_log s
-    WHERE s.sweep_id = p_sweep_id;
-    IF FOUND THEN
-        RETURN v_promoted;
-    END IF;
-    v_promoted := '{}';
-    FOR v_entry IN
-        SELECT e.entry_id, e.status FROM cutter_governance.decision_backlog_entry e
-        WHERE e.document_id = p_document_id AND (e.status = 'reviewed_deferred'
-            OR e.status = 'marked' AND e.escalates_entry_id IS NULL)
-        ORDER BY e.entry_id FOR UPDATE
-    LOOP
-        PERFORM cutter_governance.fn_backlog_move(v_entry.entry_id, v_entry.status, 'review_pending',
-            gen_random_uuid(), p_actor, 'sweep', jsonb_build_object('sweep_id', p_sweep_id), p_at);
-        v_promoted := v_promoted || v_entry.entry_id;
-    END LOOP;
-    INSERT INTO cutter_governance.decision_backlog_sweep_log (sweep_id, run_id, document_id, promoted, actor, at)
-    VALUES (p_sweep_id, NULL, p_document_id, v_promoted, p_actor, p_at);
-    RETURN v_promoted;
 END
 $fn$;
 
@@ -411,7 +403,7 @@ BEGIN
     IF v_entry.status = 'abandoned' THEN
         RETURN false;
     END IF;
-    IF btrim(coalesce(p_reason, '')) = '' THEN
+    IF coalesce(p_reason, '') !~ '\S' THEN
         RAISE EXCEPTION 'abandon.reason: expected a reason, observed none' USING ERRCODE = 'CUC10';
     END IF;
     PERFORM cutter_governance.fn_backlog_move(p_entry_id, v_entry.status, 'abandoned', p_history_id, p_actor,
@@ -427,8 +419,6 @@ CREATE VIEW cutter_governance.v_backlog_entry AS
         ARRAY(SELECT jsonb_array_elements_text(coalesce(h.detail -> 'depends_on', '[]'))::uuid
               FROM cutter_governance.decision_backlog_history h
               WHERE h.entry_id = e.entry_id AND h.from_state IS NULL) AS depends_on,
-        (SELECT count(*) FROM cutter_governance.decision_backlog_sweep_log s
-         WHERE s.document_id = e.document_id AND e.entry_id = ANY (s.promoted)) AS promotions,
         e.actor, e.at
     FROM cutter_governance.decision_backlog_entry e;
 CREATE VIEW cutter_governance.v_backlog_history AS
@@ -454,7 +444,7 @@ CREATE VIEW cutter_governance.v_backlog_signature AS
         encode(sha256(convert_to(s.payload, 'UTF8')), 'hex') AS payload_sha256, s.at
     FROM cutter_governance.dot_pair_signature s
     JOIN cutter_governance.cut_change_set c ON c.change_set_id = s.change_set_id;
-COMMENT ON VIEW cutter_governance.v_backlog_entry IS 'Entries, with dependencies and logged promotions.';
+COMMENT ON VIEW cutter_governance.v_backlog_entry IS 'Entries, with what their manifests depend on.';
 COMMENT ON VIEW cutter_governance.v_backlog_history IS 'Moves; the detail as its digest.';
 COMMENT ON VIEW cutter_governance.v_backlog_decision IS 'Decisions on entries, and whether consent stands with each.';
 COMMENT ON VIEW cutter_governance.v_backlog_cut IS 'Cuts with envelope and verdict; no contents.';
@@ -474,6 +464,12 @@ INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, objec
 SELECT g.grantee, 'SELECT', 'TABLE', 'cutter_governance.v_backlog_' || v.name
 FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_review', 'cutter_ro', 'directus']) AS g(grantee),
     unnest(ARRAY['entry', 'history', 'decision', 'cut', 'signature']) AS v(name);
+INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, object)
+SELECT g.grantee, 'SELECT', 'TABLE', 'cutter_governance.backlog_promotion_check'
+FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_ro']) AS g(grantee);
+INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, object)
+SELECT g.grantee, 'EXECUTE', 'FUNCTION', 'cutter_governance.fn_backlog_promotions'
+FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_review', 'cutter_ro']) AS g(grantee);
 -- The front end reads history through its view.
 DELETE FROM cutter_governance.grant_expectation
 WHERE grantee = 'directus' AND object = 'cutter_governance.decision_backlog_history';
@@ -487,7 +483,7 @@ DECLARE
     r record;
 BEGIN
     FOR r IN SELECT * FROM cutter_governance.grant_expectation
-             WHERE wanted AND object ~ '[.](v_backlog_|fn_backlog_(mark_once|sweep_pass|review|requeue|abandon)$)'
+             WHERE wanted AND object ~ '[.](v_backlog_|backlog_promotion_check$|fn_backlog_(mark|mark_once|sweep_pass|review|requeue|abandon|promotions)$)'
     LOOP
         EXECUTE format('GRANT %s ON %s %s TO %I', r.privilege, r.kind, r.object, r.grantee);
     END LOOP;

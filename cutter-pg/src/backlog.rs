@@ -1,39 +1,118 @@
-//! The backlog as an observer sees it: entries with everything that an audit needs, read through
-//! the redacted views in one snapshot.
+//! The backlog outside of a run: entries as an observer sees them, read through the redacted views
+//! a page at a time, and the operations that need no run, each under its own login.
+
+mod operate;
 
 use std::collections::BTreeMap;
 
+use async_trait::async_trait;
 use cutter_core::backlog::{
-    ChangeSet, Decision, Dependency, Duty, Entry, HistoryRow, Signature, VerifyResult,
+    ChangeSet, Decision, Dependency, Duty, Entry, HistoryRow, Signature, VerifyResult, timeline,
 };
 use cutter_core::machine::backlog::BacklogState;
-use cutter_core::port::PortResult;
+use cutter_core::port::backlog::{
+    AbandonRequest, Backlog, BacklogQuery, BacklogRow, RequeueRequest, ReviewRequest, Standing, SweepBatch,
+    check_limit,
+};
 use cutter_core::port::effect::ReviewVerdict;
-use postgres::{Client, IsolationLevel, Row};
+use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use postgres::types::ToSql;
+use postgres::{Client, GenericClient, IsolationLevel, Row};
 use uuid::Uuid;
 
 use crate::database::PgDatabase;
-use crate::error::PgError;
+use crate::error::{PORT, PgError};
 use crate::row::{get, parsed, parsed_opt, timestamp, unsigned};
 
-impl PgDatabase {
-    /// Entries with their records, by entry id: of one document, or all. For
-    /// [`cutter_core::backlog::audit()`] and for whoever lists the backlog; payloads, documents
-    /// and nonces are not read.
-    ///
-    /// # Errors
-    /// The database is not to be had, or a stored value is none that the core knows.
-    pub async fn backlog(&self, document_id: Option<&str>) -> PortResult<Vec<Entry>> {
-        let document_id = document_id.map(str::to_owned);
-        self.read("backlog", move |client| entries(client, document_id.as_deref())).await
+#[async_trait]
+impl Backlog for PgDatabase {
+    async fn list(&self, query: &BacklogQuery) -> PortResult<Vec<BacklogRow>> {
+        check_limit("list", query.limit)?;
+        let query = query.clone();
+        self.read("list", move |client| page(client, &query)).await
+    }
+
+    async fn entries(&self, query: &BacklogQuery) -> PortResult<Vec<Entry>> {
+        check_limit("entries", query.limit)?;
+        let query = query.clone();
+        self.read("entries", move |client| {
+            let mut snapshot = snapshot(client)?;
+            let ids: Vec<Uuid> = page(&mut snapshot, &query)?.iter().map(|row| row.entry_id).collect();
+            let entries = records(&mut snapshot, &ids)?;
+            snapshot.rollback()?;
+            Ok(entries)
+        })
+        .await
+    }
+
+    async fn show(&self, entry_id: Uuid) -> PortResult<Option<Standing>> {
+        self.read("show", move |client| {
+            let mut snapshot = snapshot(client)?;
+            let sql = format!("{COLUMNS} WHERE e.entry_id = $1");
+            let row = snapshot.query_opt(&sql, &[&entry_id])?.map(|row| backlog_row(&row)).transpose()?;
+            let entry = records(&mut snapshot, &[entry_id])?.pop();
+            snapshot.rollback()?;
+            Ok(row.zip(entry).map(|(row, mut entry)| {
+                entry.history = timeline(&entry.history);
+                Standing { row, entry }
+            }))
+        })
+        .await
+    }
+
+    async fn history(&self, entry_id: Uuid) -> PortResult<Vec<HistoryRow>> {
+        let moves = self
+            .read("history", move |client| {
+                client.query(HISTORY, &[&vec![entry_id]])?.iter().map(history).collect::<Result<Vec<_>, _>>()
+            })
+            .await?;
+        if moves.is_empty() {
+            let message = format!("no backlog entry {entry_id}");
+            return Err(PortError::new(PORT, "history", PortErrorKind::NotFound, message));
+        }
+        Ok(timeline(&moves))
+    }
+
+    async fn promotable(&self, after: Option<&str>) -> PortResult<Option<String>> {
+        let after = after.unwrap_or_default().to_owned();
+        self.read("promotable", move |client| {
+            client.query_opt(PROMOTABLE, &[&after])?.map(|row| get(&row, 0)).transpose()
+        })
+        .await
+    }
+
+    async fn sweep(&self, batch: &SweepBatch) -> PortResult<Vec<Uuid>> {
+        self.sweep_pass(batch.clone()).await
+    }
+
+    async fn review(&self, request: &ReviewRequest) -> PortResult<Uuid> {
+        self.decide(request.clone()).await
+    }
+
+    async fn requeue(&self, request: &RequeueRequest) -> PortResult<bool> {
+        self.put_back(request.clone()).await
+    }
+
+    async fn abandon(&self, request: &AbandonRequest) -> PortResult<bool> {
+        self.give_up(request.clone()).await
     }
 }
 
+const COLUMNS: &str = "
+SELECT e.entry_id, e.status, e.document_id, e.run_id, e.manifest_digest, e.candidate_count, e.escalates_entry_id,
+    e.actor, e.at
+FROM cutter_governance.v_backlog_entry e";
 const ENTRIES: &str = "
-SELECT e.entry_id, e.status, e.idempotency_key, e.manifest_digest, e.escalates_entry_id, e.depends_on, e.promotions
-FROM cutter_governance.v_backlog_entry e
-WHERE $1::text IS NULL OR e.document_id = $1
-ORDER BY e.entry_id";
+SELECT e.entry_id, e.status, e.idempotency_key, e.manifest_digest, e.escalates_entry_id, e.depends_on
+FROM cutter_governance.v_backlog_entry e WHERE e.entry_id = ANY ($1)";
+/// Nothing but the index of documents and states is read up to the first hit.
+const PROMOTABLE: &str = "
+SELECT e.document_id FROM cutter_governance.v_backlog_entry e
+WHERE e.document_id > $1 AND (e.status = 'reviewed_deferred'
+    OR e.status = 'marked' AND e.escalates_entry_id IS NULL)
+ORDER BY e.document_id LIMIT 1";
+const PROMOTIONS: &str = "
+SELECT p.entry_id, p.promotions FROM cutter_governance.fn_backlog_promotions($1) p";
 const STATUSES: &str = "
 SELECT e.entry_id, e.status FROM cutter_governance.v_backlog_entry e WHERE e.entry_id = ANY ($1)";
 const HISTORY: &str = "
@@ -50,15 +129,75 @@ const SIGNATURES: &str = "
 SELECT s.entry_id, s.signature_id, s.change_set_id, s.duty, s.principal
 FROM cutter_governance.v_backlog_signature s WHERE s.entry_id = ANY ($1) ORDER BY s.at, s.signature_id";
 
-fn entries(client: &mut Client, document_id: Option<&str>) -> Result<Vec<Entry>, PgError> {
-    let mut snapshot =
-        client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true).start()?;
+/// One view of everything that is read together.
+fn snapshot(client: &mut Client) -> Result<postgres::Transaction<'_>, PgError> {
+    Ok(client.build_transaction().isolation_level(IsolationLevel::RepeatableRead).read_only(true).start()?)
+}
+
+/// A parameter of a statement.
+pub type Param = Box<dyn ToSql + Sync + Send>;
+
+/// The statement that answers [`Backlog::list`], with its parameters; for whoever explains it. Each
+/// form is answered by one index in order of ids; where a document is named, by one short scan for
+/// every state asked for. Ranges in place of equalities leave the planner no other index in that
+/// order, on which it would walk past any number of entries of other states.
+#[must_use]
+pub fn list_statement(query: &BacklogQuery) -> (String, Vec<Param>) {
+    let mut params: Vec<Param> =
+        vec![Box::new(query.after.unwrap_or(Uuid::nil())), Box::new(i64::from(query.limit))];
+    let status = query.status.map(BacklogState::as_str);
+    let sql = match (&query.document_id, status) {
+        (None, None) => format!("{COLUMNS} WHERE e.entry_id > $1 ORDER BY e.entry_id LIMIT $2"),
+        (None, Some(status)) => {
+            params.push(Box::new(status));
+            format!(
+                "{COLUMNS} WHERE (e.status, e.entry_id) > ($3, $1) AND e.status <= $3
+                 ORDER BY e.status, e.entry_id LIMIT $2"
+            )
+        }
+        (Some(document), status) => {
+            let all = BacklogState::ALL.iter().map(|s| s.as_str());
+            params.push(Box::new(document.clone()));
+            params.push(Box::new(all.filter(|s| status.is_none_or(|w| w == *s)).collect::<Vec<_>>()));
+            format!(
+                "SELECT p.* FROM unnest($4::text[]) AS s(status) CROSS JOIN LATERAL (
+                     {COLUMNS} WHERE (e.document_id, e.status, e.entry_id) > ($3, s.status, $1)
+                         AND (e.document_id, e.status) <= ($3, s.status)
+                     ORDER BY e.document_id, e.status, e.entry_id LIMIT $2) p
+                 ORDER BY p.entry_id LIMIT $2"
+            )
+        }
+    };
+    (sql, params)
+}
+
+fn page(client: &mut impl GenericClient, query: &BacklogQuery) -> Result<Vec<BacklogRow>, PgError> {
+    let (sql, params) = list_statement(query);
+    let params: Vec<&(dyn ToSql + Sync)> = params.iter().map(|p| p.as_ref() as &(dyn ToSql + Sync)).collect();
+    client.query(&sql, &params)?.iter().map(backlog_row).collect()
+}
+
+fn backlog_row(row: &Row) -> Result<BacklogRow, PgError> {
+    Ok(BacklogRow {
+        entry_id: get(row, "entry_id")?,
+        status: parsed(row, "status")?,
+        document_id: get(row, "document_id")?,
+        run_id: get(row, "run_id")?,
+        manifest_digest: parsed(row, "manifest_digest")?,
+        candidate_count: unsigned(row, "candidate_count")?,
+        escalates: get(row, "escalates_entry_id")?,
+        actor: get(row, "actor")?,
+        at: timestamp(row, "at")?,
+    })
+}
+
+/// The entries with these ids and all their records, by id.
+fn records(snapshot: &mut impl GenericClient, ids: &[Uuid]) -> Result<Vec<Entry>, PgError> {
     let mut entries = snapshot
-        .query(ENTRIES, &[&document_id])?
+        .query(ENTRIES, &[&ids])?
         .iter()
         .map(entry)
         .collect::<Result<BTreeMap<Uuid, Entry>, PgError>>()?;
-    let ids: Vec<Uuid> = entries.keys().copied().collect();
     let wanted: Vec<Uuid> =
         entries.values().flat_map(|entry| &entry.depends_on).map(|dependency| dependency.entry_id).collect();
     let statuses = snapshot
@@ -81,6 +220,10 @@ fn entries(client: &mut Client, document_id: Option<&str>) -> Result<Vec<Entry>,
         entry.history.push(history(row)?);
         Ok(())
     })?;
+    each(PROMOTIONS, |entry, row| {
+        entry.promotions = usize::try_from(unsigned(row, "promotions")?).unwrap_or(usize::MAX);
+        Ok(())
+    })?;
     each(DECISIONS, |entry, row| {
         entry.decisions.push(decision(row)?);
         Ok(())
@@ -93,14 +236,12 @@ fn entries(client: &mut Client, document_id: Option<&str>) -> Result<Vec<Entry>,
         entry.signatures.push(signature(row)?);
         Ok(())
     })?;
-    snapshot.rollback()?;
     Ok(entries.into_values().collect())
 }
 
 fn entry(row: &Row) -> Result<(Uuid, Entry), PgError> {
     let entry_id = get(row, "entry_id")?;
     let depends_on: Vec<Uuid> = get(row, "depends_on")?;
-    let promotions = unsigned(row, "promotions")?;
     let entry = Entry {
         entry_id,
         status: parsed(row, "status")?,
@@ -109,7 +250,7 @@ fn entry(row: &Row) -> Result<(Uuid, Entry), PgError> {
         escalates: get(row, "escalates_entry_id")?,
         depends_on: depends_on.into_iter().map(|entry_id| Dependency { entry_id, status: None }).collect(),
         history: Vec::new(),
-        promotions: usize::try_from(promotions).unwrap_or(usize::MAX),
+        promotions: 0,
         decisions: Vec::new(),
         change_sets: Vec::new(),
         signatures: Vec::new(),

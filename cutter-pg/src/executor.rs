@@ -16,6 +16,7 @@ use postgres::Client;
 use uuid::Uuid;
 
 use crate::connection::commit;
+use crate::cut_request;
 use crate::database::{PgDatabase, connection};
 use crate::effect::{Effect, Tx, missing};
 use crate::error::{PORT, PgError};
@@ -117,7 +118,8 @@ fn mark(tx: &mut Tx<'_>, write: &MarkWrite) -> Result<(), PgError> {
         return Err(missing("source_version", write.source_version_id));
     }
     tx.client.execute(
-        "SELECT cutter_governance.fn_backlog_mark($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, NULL, $11, 'marked', $12)",
+        "SELECT cutter_governance.fn_backlog_mark($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, NULL, $11, 'marked', $12,
+             $13)",
         &[
             &write.entry_id,
             &write.history_id,
@@ -131,6 +133,7 @@ fn mark(tx: &mut Tx<'_>, write: &MarkWrite) -> Result<(), PgError> {
             &bigint(write.candidate_count)?,
             &tx.cx.actor,
             &system_time(tx.cx.at),
+            &write.depends_on,
         ],
     )?;
     tx.put_status(write.entry_id)
@@ -414,6 +417,9 @@ fn void(tx: &mut Tx<'_>, write: &VoidWrite) -> Result<(), PgError> {
             tx.transition(entry_id, (&from, "abandoned"), history_id, &write.reason, write.change_set_id)?;
         }
         tx.put_status(entry_id)?;
+    }
+    if tx.refusal.is_none() {
+        cut_request::follow(tx)?;
     }
     tx.put(fact::VOIDED, voided);
     tx.put(fact::ENACTED_UNITS, enacted);

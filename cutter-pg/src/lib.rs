@@ -10,10 +10,11 @@
 //! - [`backup`], [`restore`]: a document's or the database's archive, and its way back
 //! - [`error`]: SQLSTATE to port errors
 //! - [`login`]: who connects
-mod backlog;
+pub mod backlog;
 pub mod backup;
 pub mod cluster;
 pub mod connection;
+mod cut_request;
 pub mod database;
 pub mod dsn;
 mod effect;

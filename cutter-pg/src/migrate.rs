@@ -19,7 +19,7 @@ use sha2::{Digest as _, Sha256};
 
 use self::lock::MigrationLock;
 pub(crate) use self::roles::scram_verifier;
-pub use self::roles::{OWNER_ROLE, ensure_logins};
+pub use self::roles::{COPY_ROLE, OWNER_ROLE, ensure_logins};
 use crate::error::PgError;
 
 /// One forward step of the schema.

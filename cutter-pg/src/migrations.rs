@@ -28,9 +28,23 @@ const MIGRATIONS: &[Migration] = &[
     Migration {
         version: 11,
         name: "backlog_operations",
-        sql: include_str!("../migrations/0011_backlog_operations.sql"),
+        sql: concat!(
+            include_str!("../migrations/0011_backlog_sweeps.sql"),
+            include_str!("../migrations/0011_backlog_operations.sql")
+        ),
     },
-    Migration { version: 12, name: "work_queue", sql: include_str!("../migrations/0012_work_queue.sql") },
+    Migration { version: 12, name: "cut_request", sql: include_str!("../migrations/0012_cut_request.sql") },
+    Migration {
+        version: 13,
+        name: "cut_request_operations",
+        sql: include_str!("../migrations/0013_cut_request_operations.sql"),
+    },
+    Migration {
+        version: 14,
+        name: "cut_request_grants",
+        sql: include_str!("../migrations/0014_cut_request_grants.sql"),
+    },
+    Migration { version: 15, name: "work_queue", sql: include_str!("../migrations/0015_work_queue.sql") },
 ];
 
 /// Every migration that this binary knows, oldest first.

@@ -30,7 +30,7 @@ use postgres::Client;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
-use self::statements::{Statements, TokenColumns};
+use self::statements::{Statements, TokenColumns, hear};
 use crate::connection::{Connection, SessionSettings};
 use crate::dsn::Dsn;
 use crate::error::PgError;

@@ -62,7 +62,15 @@ pub(crate) fn bigint(number: u64) -> Result<i64, PgError> {
 
 /// A timestamp column.
 pub(crate) fn timestamp(row: &Row, column: &str) -> Result<Timestamp, PgError> {
-    let time: SystemTime = get(row, column)?;
+    from_system(get(row, column)?, column)
+}
+
+/// A timestamp column that may be NULL.
+pub(crate) fn timestamp_opt(row: &Row, column: &str) -> Result<Option<Timestamp>, PgError> {
+    get::<_, Option<SystemTime>>(row, column)?.map(|time| from_system(time, column)).transpose()
+}
+
+fn from_system(time: SystemTime, column: &str) -> Result<Timestamp, PgError> {
     let micros = match time.duration_since(UNIX_EPOCH) {
         Ok(after) => i64::try_from(after.as_micros()),
         Err(before) => i64::try_from(before.duration().as_micros()).map(|micros| -micros),

@@ -6,6 +6,7 @@ use cutter_core::port::database::{Begun, Verifier};
 use cutter_core::port::effect::{EffectContext, WriteVerifyWrite, fact};
 use uuid::Uuid;
 
+use crate::cut_request;
 use crate::database::PgDatabase;
 use crate::effect::{Effect, Tx, missing};
 use crate::error::PgError;
@@ -89,6 +90,7 @@ pub(crate) fn write(tx: &mut Tx<'_>, write: &WriteVerifyWrite, is_failing: bool)
         let login: String = get(&row, 0)?;
         tx.put(fact::EXECUTOR_PRINCIPAL, login);
     }
+    cut_request::follow(tx)?;
     tx.put_status(write.entry_id)
 }
 

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use cutter_core::conformance::backlog::{self, BacklogUnderTest};
+use cutter_core::conformance::cut_request::{self, RequestsUnderTest};
 use cutter_core::conformance::database::{self, DatabaseUnderTest};
 use cutter_pg::PgDatabase;
 use cutter_pg::backup::PgBackupSource;
@@ -34,4 +36,46 @@ fn postgresql_keeps_every_contract_of_the_database() {
     };
     let held = block_on(database::run_all(build)).unwrap_or_else(|failure| panic!("{failure}"));
     assert!(held.len() >= 38, "only {held:?}");
+}
+
+#[test]
+fn postgresql_keeps_every_contract_of_cut_requests() {
+    let build = || async {
+        let stand = TestServer::shared().fresh_database();
+        let logins = [Login::Ro, Login::Exec, Login::Verify, Login::Review];
+        let port = Arc::new(PgDatabase::connect(logins.map(|login| (login, stand.dsn(login)))));
+        let database = DatabaseUnderTest {
+            reader: port.clone(),
+            executor: port.clone(),
+            reviewer: port.clone(),
+            verifier: port.clone(),
+            backup_source: Arc::new(PgBackupSource::new(stand.dsn(Login::Ro))),
+            lose_answer: None,
+            keep: Some(Box::new(stand)),
+        };
+        Ok(RequestsUnderTest { requests: port, database })
+    };
+    let held = block_on(cut_request::run_all(build)).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(held.len() >= 19, "only {held:?}");
+}
+
+#[test]
+fn postgresql_keeps_every_contract_of_the_backlog() {
+    let build = || async {
+        let stand = TestServer::shared().fresh_database();
+        let logins = [Login::Ro, Login::Exec, Login::Verify, Login::Review];
+        let port = Arc::new(PgDatabase::connect(logins.map(|login| (login, stand.dsn(login)))));
+        let database = DatabaseUnderTest {
+            reader: port.clone(),
+            executor: port.clone(),
+            reviewer: port.clone(),
+            verifier: port.clone(),
+            backup_source: Arc::new(PgBackupSource::new(stand.dsn(Login::Ro))),
+            lose_answer: None,
+            keep: Some(Box::new(stand)),
+        };
+        Ok(BacklogUnderTest { backlog: port, database })
+    };
+    let held = block_on(backlog::run_all(build)).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(held.len() >= 13, "only {held:?}");
 }

@@ -15,13 +15,25 @@ const IU_TABLES: &str = "source_document source_version information_unit unit_ve
     iu_staging_record iu_staging_payload v_current_unit";
 const GOVERNANCE_TABLES: &str = "cut_change_set change_set_void manifest_envelope review_decision review_approval \
     approval_use dot_pair_signature verify_result decision_backlog_entry decision_backlog_history \
-    decision_backlog_sweep_log run_effect run_fence grant_expectation";
+    decision_backlog_sweep_log run_effect run_fence grant_expectation backlog_promotion_check";
 const OBSERVE: &str = "cutter_governance.fn_survey cutter_governance.fn_base_state \
     cutter_governance.fn_base_state_tables cutter_governance.fn_backlog_targets cutter_governance.fn_catalogue \
     cutter_governance.fn_catalogue_stamp \
-    cutter_governance.fn_grant_probe cutter_governance.fn_grant_digest";
+    cutter_governance.fn_grant_probe cutter_governance.fn_grant_digest cutter_governance.fn_backlog_promotions";
 const TRANSACT: &str = "iu_core.fn_document_lock cutter_governance.fn_run_fence_assert \
     cutter_governance.fn_run_effect_record cutter_governance.fn_backlog_transition";
+
+const REQUEST_TABLES: &str = "cut_request cut_request_transition v_cut_requests_by_status \
+    v_cut_request_ready_to_mark v_cut_request_ready_to_cut v_cut_request_ready_to_verify_cut";
+const REQUEST_EXEC: &str = "public.fn_cut_request_add public.fn_cut_request_signal public.fn_cut_copy_to_staging \
+    public.fn_cut_mark_staged_file public.fn_cut_apply public.fn_cut_complete public.fn_cut_cleanup \
+    cutter_governance.fn_cut_request_new cutter_governance.fn_cut_request_copied \
+    cutter_governance.fn_cut_request_marked cutter_governance.fn_cut_request_start \
+    cutter_governance.fn_cut_request_catch_up cutter_governance.fn_cut_request_follow \
+    cutter_governance.fn_cut_request_completed iu_core.fn_iu_op_cut cutter_queue.fn_job_signal_take \
+    cutter_queue.fn_job_signal_finish";
+const WORK_EXEC: &str =
+    "enqueue claim complete fail await_user ready hand_back heartbeat take_over cancel retain";
 
 /// `role privilege object` for everything that shall hold.
 fn expected() -> BTreeSet<String> {
@@ -50,7 +62,8 @@ fn expected() -> BTreeSet<String> {
         "",
         "cutter_governance.review_decision cutter_governance.decision_backlog_entry \
          iu_core.source_document iu_core.source_version \
-         iu_core.information_unit iu_core.unit_version iu_core.v_current_unit public.dot_config",
+         iu_core.information_unit iu_core.unit_version iu_core.v_current_unit public.dot_config \
+         iu_core.iu_staging_record",
     );
     for role in ["cutter_exec", "cutter_verify", "cutter_review", "cutter_ro"] {
         add(role, "EXECUTE", "", OBSERVE);
@@ -88,6 +101,35 @@ fn expected() -> BTreeSet<String> {
         "cutter_governance.fn_backlog_review cutter_governance.fn_backlog_requeue \
          cutter_governance.fn_backlog_abandon",
     );
+    for role in ["cutter_exec", "cutter_verify", "cutter_ro", "directus"] {
+        add(role, "SELECT", "public.", REQUEST_TABLES);
+    }
+    for role in ["cutter_exec", "cutter_verify", "cutter_ro"] {
+        add(role, "SELECT", "cutter_queue.", "job_signal work_key work_attempt v_work_item");
+        add(role, "EXECUTE", "cutter_queue.fn_work_", "statistics item_targets item_check");
+        add(role, "USAGE", "", "cutter_queue");
+    }
+    for role in ["cutter_exec", "cutter_verify", "cutter_review", "cutter_ro"] {
+        add(role, "EXECUTE", "cutter_governance.", "fn_cut_request_targets fn_cut_signal_statuses");
+    }
+    add("cutter_exec", "EXECUTE", "", REQUEST_EXEC);
+    add(
+        "cutter_review",
+        "EXECUTE",
+        "",
+        "public.fn_cut_verify_mark cutter_governance.fn_cut_request_mark_decided",
+    );
+    add("cutter_review", "SELECT", "", "public.cut_request");
+    add("cutter_exec", "EXECUTE", "cutter_queue.fn_work_", WORK_EXEC);
+    add("cutter_ro", "SELECT", "cutter_queue.work_", "item ready wait lease done tally item_seq");
+    add("cutter_ro", "SELECT", "", "cutter_governance.copy_folder");
+    add("cutter_ro", "SELECT", "", "public.cut_request_transition_transition_id_seq");
+    add(
+        "cutter_verify",
+        "EXECUTE",
+        "",
+        "public.fn_cut_verify_cut iu_core.fn_iu_op_verify_cut cutter_governance.fn_cut_request_follow",
+    );
     for role in LOGINS {
         add(
             role,
@@ -107,16 +149,17 @@ fn held(world: &World) -> BTreeSet<String> {
     let rows = admin
         .query(
             "WITH roles AS (SELECT unnest($1::text[]) AS role), ours AS (
-                 SELECT oid, nspname FROM pg_namespace WHERE nspname IN ('iu_core', 'cutter_governance'))
+                 SELECT oid, nspname FROM pg_namespace
+                 WHERE nspname IN ('iu_core', 'cutter_governance', 'cutter_queue', 'public'))
              SELECT r.role || ' ' || p.privilege || ' ' || o.nspname || '.' || c.relname
              FROM roles r, pg_class c JOIN ours o ON o.oid = c.relnamespace,
                  unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) AS p(privilege)
-             WHERE c.relkind IN ('r', 'v') AND has_table_privilege(r.role, c.oid, p.privilege)
+             WHERE c.relkind IN ('r', 'v', 'p') AND has_table_privilege(r.role, c.oid, p.privilege)
              UNION ALL
-             SELECT r.role || ' ' || p.privilege || ' public.dot_config'
-             FROM roles r,
-                 unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) AS p(privilege)
-             WHERE has_table_privilege(r.role, 'public.dot_config', p.privilege)
+             SELECT r.role || ' ' || p.privilege || ' ' || o.nspname || '.' || c.relname
+             FROM roles r, pg_class c JOIN ours o ON o.oid = c.relnamespace,
+                 unnest(ARRAY['SELECT', 'USAGE', 'UPDATE']) AS p(privilege)
+             WHERE c.relkind = 'S' AND has_sequence_privilege(r.role, c.oid, p.privilege)
              UNION ALL
              SELECT r.role || ' EXECUTE ' || o.nspname || '.' || f.proname
              FROM roles r, pg_proc f JOIN ours o ON o.oid = f.pronamespace
@@ -124,7 +167,7 @@ fn held(world: &World) -> BTreeSet<String> {
              UNION ALL
              SELECT r.role || ' ' || p.privilege || ' ' || n.nspname
              FROM roles r, pg_namespace n, unnest(ARRAY['USAGE', 'CREATE']) AS p(privilege)
-             WHERE n.nspname IN ('iu_core', 'cutter_governance', 'public')
+             WHERE n.nspname IN ('iu_core', 'cutter_governance', 'cutter_queue', 'public')
                  AND has_schema_privilege(r.role, n.oid, p.privilege)
              UNION ALL
              SELECT r.role || ' ' || p.privilege || ' database'
@@ -197,6 +240,25 @@ fn the_probe_finds_each_thing_that_is_wrong() {
         ),
         ("GRANT cutter_owner TO cutter_ro", "REVOKE cutter_owner FROM cutter_ro"),
         ("ALTER ROLE cutter_verify BYPASSRLS", "ALTER ROLE cutter_verify NOBYPASSRLS"),
+        (
+            "GRANT UPDATE ON public.cut_request TO directus",
+            "REVOKE UPDATE ON public.cut_request FROM directus",
+        ),
+        (
+            "GRANT EXECUTE ON FUNCTION public.fn_cut_request_transition TO cutter_exec",
+            "REVOKE EXECUTE ON FUNCTION public.fn_cut_request_transition FROM cutter_exec",
+        ),
+        (
+            "ALTER FUNCTION public.fn_cut_apply RESET search_path",
+            "ALTER FUNCTION public.fn_cut_apply SET search_path = pg_catalog, pg_temp",
+        ),
+        (
+            "ALTER FUNCTION cutter_governance.fn_copy_read OWNER TO cutter_admin",
+            "ALTER FUNCTION cutter_governance.fn_copy_read OWNER TO cutter_copy",
+        ),
+        ("ALTER ROLE cutter_copy LOGIN", "ALTER ROLE cutter_copy NOLOGIN"),
+        ("GRANT pg_write_server_files TO cutter_copy", "REVOKE pg_write_server_files FROM cutter_copy"),
+        ("GRANT cutter_copy TO cutter_exec", "REVOKE cutter_copy FROM cutter_exec"),
         ("ALTER ROLE cutter_owner LOGIN", "ALTER ROLE cutter_owner NOLOGIN"),
         (
             "ALTER FUNCTION iu_core.fn_iu_void RESET search_path",

@@ -29,7 +29,7 @@ fn enacted() -> World {
     world
 }
 
-const TABLES: [&str; 20] = [
+const TABLES: [&str; 21] = [
     "iu_core.source_document",
     "iu_core.source_version",
     "iu_core.information_unit",
@@ -50,6 +50,7 @@ const TABLES: [&str; 20] = [
     "cutter_governance.run_effect",
     "cutter_governance.run_fence",
     "cutter_governance.grant_expectation",
+    "cutter_governance.backlog_promotion_check",
 ];
 
 #[test]
@@ -86,6 +87,7 @@ fn nothing_is_edited_but_status_live_and_the_fence() {
         let is_free = [
             "iu_core.iu_staging_record",
             "iu_core.iu_staging_payload",
+            "cutter_governance.copy_folder",
             "cutter_governance.grant_expectation",
             "cutter_governance.run_fence",
         ]
@@ -353,12 +355,14 @@ fn every_table_and_function_is_the_owners_and_pinned() {
     for table in TABLES {
         assert!(names.iter().any(|name| name == table), "{table}");
     }
-    assert_eq!(names.len(), TABLES.len() + 2, "and the two of the staging: {names:?}");
+    assert_eq!(names.len(), TABLES.len() + 3, "and the two of the staging, and the folder: {names:?}");
     let odd = admin
         .query(
             "SELECT n.nspname || '.' || p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-             WHERE n.nspname IN ('iu_core', 'cutter_governance')
-                 AND (pg_get_userbyid(p.proowner) <> 'cutter_owner' OR p.prosrc = '' OR p.prosrc ~* '\\mexecute\\s+(format|''|\\$)'
+             WHERE (n.nspname IN ('iu_core', 'cutter_governance', 'cutter_queue') OR p.proname ~ '^fn_cut_')
+                 AND p.proname <> 'fn_copy_read'
+                 AND (pg_get_userbyid(p.proowner) <> 'cutter_owner' OR p.prosrc = ''
+                     OR p.prosrc ~* '\\mexecute\\s+(format|''|\\$)' AND p.proname NOT IN ('fn_work_day', 'fn_work_retain')
                      OR NOT 'search_path=pg_catalog, pg_temp' = ANY (coalesce(p.proconfig, '{}'))
                      OR (NOT p.prosecdef AND p.prorettype <> 'trigger'::regtype AND p.provolatile <> 'i'))",
             &[],
@@ -367,7 +371,7 @@ fn every_table_and_function_is_the_owners_and_pinned() {
     assert!(odd.is_empty(), "{:?}", odd.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>());
     let overloaded = admin
         .query("SELECT proname::text FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-             WHERE n.nspname IN ('iu_core', 'cutter_governance') GROUP BY n.nspname, proname HAVING count(*) > 1", &[])
+             WHERE n.nspname IN ('iu_core', 'cutter_governance', 'cutter_queue', 'public') GROUP BY n.nspname, proname HAVING count(*) > 1", &[])
         .unwrap();
     assert!(overloaded.is_empty(), "a function's name is its pin");
 }

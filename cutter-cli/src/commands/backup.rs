@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -86,9 +85,8 @@ pub(crate) fn recorded(sidecar: &Sidecar) -> Result<&BackupRecord, Failure> {
 }
 
 /// The stored ciphertext.
-pub(crate) fn open(stores: &Stores, sidecar: &Sidecar, record: &BackupRecord) -> Result<File, Failure> {
-    let path = stores.files.run_path(sidecar.run_id.as_str()).join(&record.blob.name);
-    File::open(&path).map_err(|e| Failure::io("read", &path, &e))
+fn open(config: &Config, stores: &Stores, sidecar: &Sidecar, record: &BackupRecord) -> Result<File, Failure> {
+    wire::open_backup(config, &stores.files, &sidecar.run_id, &record.blob.name)
 }
 
 /// Decrypts a run's backup into a file without a name, and compares both digests.
@@ -100,33 +98,19 @@ fn decrypt(
 ) -> Result<(File, DecryptFacts), Failure> {
     let record = recorded(sidecar)?;
     let pair = wire::load_pair(key)?;
-    let mut plain = unnamed(&config.home)?;
-    let facts = decrypt_stream(&pair, open(stores, sidecar, record)?, &mut plain)
+    let mut plain = wire::unnamed(&config.home)?;
+    let facts = decrypt_stream(&pair, open(config, stores, sidecar, record)?, &mut plain)
         .map_err(|e| Failure::evidence(e.to_string()))?;
     plain.seek(SeekFrom::Start(0)).map_err(|e| Failure::io("read back", &config.home, &e))?;
     Ok((plain, facts))
 }
 
-/// A private file that is gone with the process: it holds plaintext.
-fn unnamed(folder: &Path) -> Result<File, Failure> {
-    let path = folder.join(format!("backup-{}.tmp", std::process::id()));
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path)
-        .map_err(|e| Failure::io("create", &path, &e))?;
-    std::fs::remove_file(&path).map_err(|e| Failure::io("remove", &path, &e))?;
-    Ok(file)
-}
-
 fn inspect(cx: &Context, config: &Config, args: &InspectArgs) -> Outcome {
-    let stores = wire::stores(config);
+    let stores = wire::stores(config)?;
     let sidecar = load(&stores, &args.run.run_id)?;
     let record = recorded(&sidecar)?;
     let (ciphertext, plaintext, info) = match &args.key {
-        None => (hash(open(&stores, &sidecar, record)?, record)?, None, None),
+        None => (hash(open(config, &stores, &sidecar, record)?, record)?, None, None),
         Some(path) => {
             let (mut plain, facts) = decrypt(config, &stores, &sidecar, path)?;
             let info = restore::inspect(&mut plain).map_err(|e| Failure::evidence(e.to_string()))?;
@@ -180,7 +164,7 @@ fn inspect(cx: &Context, config: &Config, args: &InspectArgs) -> Outcome {
 }
 
 fn restore(cx: &Context, config: &Config, args: &RestoreArgs) -> Outcome {
-    let stores = wire::stores(config);
+    let stores = wire::stores(config)?;
     let sidecar = load(&stores, &args.run.run_id)?;
     let record = recorded(&sidecar)?;
     let key = args.key.clone().unwrap_or_else(|| config.home.join("keys/backup.secret.asc"));

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use cutter_core::port::database::Reader as _;
+use cutter_kb::object_store::{KbUrl, create_race};
 use cutter_pg::cluster::ClusterStatus;
 use futures_executor::block_on;
 use serde::Serialize;
@@ -118,10 +119,32 @@ fn look(config: &Config, findings: &mut Findings) {
     }
     folder("home", &config.home, findings);
     folder("runs", &config.runs_dir, findings);
-    folder("knowledge base", &config.kb_dir, findings);
+    match &config.kb_url {
+        Some(url) => store("knowledge base", url, findings),
+        None => folder("knowledge base", &config.kb_dir, findings),
+    }
+    if let Some(url) = &config.backup_url {
+        store("backups", url, findings);
+    }
     keys(config, findings);
     people_keys(config, findings);
     postgres(config, findings);
+}
+
+/// A store is asked with a race: of four that create one key, one may win.
+fn store(name: &str, url: &KbUrl, findings: &mut Findings) {
+    let raced = wire::place(url).and_then(|place| Ok(block_on(create_race(&place, 4))?));
+    match raced {
+        Ok(report) if report.is_fit() => findings.ok(name, format!("{url}, one winner in a race of four")),
+        Ok(report) => {
+            let detail = format!(
+                "{url} does not create conditionally: expected 1 winner of {}, observed {}",
+                report.creators, report.winners
+            );
+            findings.add(Status::Bad, name, detail, "use a store that knows If-None-Match on PUT");
+        }
+        Err(failure) => findings.failure(name, &failure),
+    }
 }
 
 fn folder(name: &str, path: &Path, findings: &mut Findings) {

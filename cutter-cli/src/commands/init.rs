@@ -86,7 +86,9 @@ pub(crate) fn init(cx: &Context, args: &InitArgs) -> Result<Vec<Made>, Failure> 
     let keys = config.home.join("keys");
     folder(&keys, "keys", &mut made)?;
     folder(&config.runs_dir, "runs", &mut made)?;
-    folder(&config.kb_dir, "knowledge base", &mut made)?;
+    if config.kb_url.is_none() {
+        folder(&config.kb_dir, "knowledge base", &mut made)?;
+    }
     seed(&config.keys.executor, "executor key", &mut made)?;
     seed(&config.keys.verifier, "verifier key", &mut made)?;
     let operator_public = keys.join("operator.public.asc");

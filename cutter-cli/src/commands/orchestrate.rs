@@ -10,8 +10,8 @@ mod stop;
 mod void;
 mod wait;
 
-pub(crate) use cut::{CutArgs, start};
-pub(crate) use outcome::present;
+pub(crate) use cut::{CutArgs, deployment_settings, start};
+pub(crate) use outcome::{Presented, people, present};
 pub(crate) use resume::resume;
 pub(crate) use status::load;
 

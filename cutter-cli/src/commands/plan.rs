@@ -63,7 +63,7 @@ pub(crate) struct CutOptions {
     #[arg(long, value_name = "WORD")]
     pub(crate) publication_type: Option<String>,
     /// A backlog entry that must be verified before this cut; may be given again.
-    #[arg(long, value_name = "ENTRY")]
+    #[arg(long, value_name = "ENTRY", value_parser = entry_id)]
     pub(crate) depends_on: Vec<String>,
     /// Refuse more units than this.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
@@ -82,6 +82,12 @@ pub(crate) struct ManifestOption {
     /// Take the units from a manifest of spans (JSON) instead of marking the text.
     #[arg(long, value_name = "FILE")]
     manifest: Option<PathBuf>,
+}
+
+/// An entry's id, in the one spelling that digests are made of.
+fn entry_id(text: &str) -> Result<String, String> {
+    let id: uuid::Uuid = text.parse().map_err(|e| format!("{e}; `cutter backlog list` shows entries"))?;
+    Ok(id.to_string())
 }
 
 impl CutOptions {

@@ -6,6 +6,7 @@ mod answer;
 pub(crate) use answer::{Signing, answer};
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 use cutter_core::approval::allows;
@@ -24,6 +25,7 @@ use crate::config::Config;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, DIM, HEAD, WARN, paint};
+use crate::wire;
 
 /// The approving human's side: show what is asked, approve, refuse.
 ///
@@ -190,15 +192,18 @@ fn signing(
     }
 }
 
-fn kb_of(config: &Config, place: &Where) -> FolderKb {
-    FolderKb::new(place.kb_dir.as_ref().unwrap_or(&config.kb_dir))
+fn kb_of(config: &Config, place: &Where) -> Result<Arc<dyn KnowledgeBase>, Failure> {
+    match &place.kb_dir {
+        Some(folder) => Ok(Arc::new(FolderKb::new(folder))),
+        None => wire::knowledge_base(config),
+    }
 }
 
 fn sign(cx: &Context, config: &Config, place: &Where, signing: Signing) -> Outcome {
-    let kb = kb_of(config, place);
-    let folder = RunFolder::find(&kb, &place.run.run_id)?;
+    let kb = kb_of(config, place)?;
+    let folder = RunFolder::find(&*kb, &place.run.run_id)?;
     let asked = folder.asked(place.purpose.map(Purpose::from))?;
-    let answered = answer(cx, config, &kb, &folder, asked, &signing)?;
+    let answered = answer(cx, config, &*kb, &folder, asked, &signing)?;
     cx.out.result(|| answered.people(), &answered)
 }
 
@@ -269,8 +274,8 @@ fn read(kb: &dyn KnowledgeBase, path: &str) -> Result<Option<String>, Failure> {
 }
 
 fn show(cx: &Context, config: &Config, place: &Where) -> Outcome {
-    let kb = kb_of(config, place);
-    let folder = RunFolder::find(&kb, &place.run.run_id)?;
+    let kb = kb_of(config, place)?;
+    let folder = RunFolder::find(&*kb, &place.run.run_id)?;
     let asked = folder.asked(place.purpose.map(Purpose::from))?;
     let ask = &asked.ask;
     let answers = folder.answers(asked);

@@ -27,7 +27,7 @@ pub(crate) struct WhyArgs {
 
 pub(crate) fn run(cx: &Context, args: &WhyArgs) -> Outcome {
     let config = cx.config()?;
-    let stores = wire::stores(&config);
+    let stores = wire::stores(&config)?;
     let run_id = &args.run.run_id;
     let sidecar = load(&stores, run_id)?;
     let holder = block_on(stores.runs.lock_holder(run_id))?;

@@ -14,6 +14,7 @@ actor = {actor}
 # Where runs and documents live (defaults: runs and kb beside this file).
 # runs_dir = "runs"
 # kb_dir = "kb"
+# kb = "s3://bucket/prefix"                        # instead of kb_dir: gs://, az:// too
 
 # Connections, one login per duty. Without them a private PostgreSQL runs under the home
 # folder. Better in CUTTER_DSN_READER, _EXECUTOR, _VERIFIER, _REVIEWER, _ADMIN than here.
@@ -47,6 +48,7 @@ backup_fingerprint = "{backup_fingerprint}"
 
 # [backup]
 # scope = "document"                               # or "database" (pg_dump)
+# url = "s3://bucket/backups"                      # instead of the runs' folders
 
 # Commands that get one JSON document on stdin. What they do never changes a run.
 # [hooks]

@@ -35,7 +35,8 @@ fn every_documented_key_is_known() {
         let stripped = line.strip_prefix("# ").unwrap_or(line);
         let is_setting =
             stripped.starts_with('[') || stripped.split_once(" = ").is_some_and(|(k, _)| !k.contains(' '));
-        if is_setting && !stripped.contains("postgres://") {
+        // kb and kb_dir exclude each other
+        if is_setting && !stripped.contains("postgres://") && !stripped.starts_with("kb_dir") {
             uncommented.push_str(stripped);
             uncommented.push('\n');
         }
@@ -44,6 +45,8 @@ fn every_documented_key_is_known() {
     assert_eq!(config.bounds.max_candidates, Some(1000));
     assert_eq!(config.bounds.phase_soft_cap_minutes["mark"], 5);
     assert_eq!(config.hooks.on_gate.len(), 2);
+    assert_eq!(config.kb_url.unwrap().to_string(), "s3://bucket/prefix");
+    assert_eq!(config.backup_url.unwrap().to_string(), "s3://bucket/backups");
 }
 
 #[test]
@@ -117,4 +120,32 @@ fn without_any_home_it_says_so() {
 fn a_lone_admin_connection_is_not_enough() {
     let failure = load("", &[("CUTTER_DSN_ADMIN", "postgres://a:b@127.0.0.1/d")]).unwrap_err();
     assert_eq!(failure.broken[0].invariant, "config.database.reader");
+}
+
+#[test]
+fn a_knowledge_base_is_in_one_place() {
+    let config = load("kb = \"s3://bucket/x\"", &[]).unwrap();
+    assert_eq!(config.kb_url.unwrap().to_string(), "s3://bucket/x");
+    let config = load("kb = \"s3://bucket/x\"", &[("CUTTER_KB_DIR", "/kb")]).unwrap();
+    assert_eq!((config.kb_url, config.kb_dir.as_path()), (None, Path::new("/kb")));
+    let config = load("kb_dir = \"y\"", &[("CUTTER_KB", "gs://bucket/y")]).unwrap();
+    assert_eq!(config.kb_url.unwrap().to_string(), "gs://bucket/y");
+    let config = load("kb = \"file:///srv/kb\"", &[]).unwrap();
+    assert_eq!((config.kb_url, config.kb_dir.as_path()), (None, Path::new("/srv/kb")));
+    for (text, vars) in [
+        ("kb = \"s3://bucket/x\"\nkb_dir = \"y\"", &[][..]),
+        ("", &[("CUTTER_KB", "s3://bucket/x"), ("CUTTER_KB_DIR", "/kb")][..]),
+    ] {
+        assert!(load(text, vars).unwrap_err().what.contains("both set"));
+    }
+    let refused = load("kb = \"https://dav.example/kb\"", &[]).unwrap_err();
+    assert!(
+        refused.what.contains("no conditional create") && refused.what.contains("cutter.toml"),
+        "{refused:?}"
+    );
+    let refused = load("[backup]\nurl = \"s3://key:hunter2@bucket\"", &[]).unwrap_err();
+    assert!(
+        refused.what.contains("backup.url") && !format!("{refused:?}").contains("hunter2"),
+        "{refused:?}"
+    );
 }

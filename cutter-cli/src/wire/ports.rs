@@ -5,10 +5,9 @@ use std::sync::Arc;
 use cutter_core::approval::{ApprovalPolicy, Approver, SignaturePolicy};
 use cutter_core::driver::Ports;
 use cutter_core::port::PortError;
+use cutter_core::port::cut_request::CutRequests;
 use cutter_core::port::knowledge_base::KnowledgeBase;
 use cutter_core::port::run_store::RunStore;
-use cutter_kb::backup_target::FolderBackupTarget;
-use cutter_kb::folder::FolderKb;
 use cutter_kb::openpgp::Recipient;
 use cutter_kb::run_store::FileRunStore;
 use cutter_pg::PgDatabase;
@@ -17,7 +16,7 @@ use cutter_pg::cluster::{ClusterError, ClusterOptions, PrivateCluster};
 use cutter_pg::dsn::Dsn;
 use cutter_pg::login::Login;
 
-use super::{KeySigner, RandomIds, SystemClock, key_ring, load_public, now};
+use super::{KeySigner, RandomIds, SystemClock, backup_target, key_ring, knowledge_base, load_public, now};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::progress::Shown;
@@ -44,9 +43,9 @@ pub(crate) struct Stores {
 }
 
 /// Opens the stores; makes nothing.
-pub(crate) fn stores(config: &Config) -> Stores {
+pub(crate) fn stores(config: &Config) -> Result<Stores, Failure> {
     let files = FileRunStore::new(&config.runs_dir);
-    Stores { kb: Arc::new(FolderKb::new(&config.kb_dir)), runs: Arc::new(files.clone()), files }
+    Ok(Stores { kb: knowledge_base(config)?, runs: Arc::new(files.clone()), files })
 }
 
 /// The private server of the home.
@@ -98,6 +97,8 @@ pub(crate) fn policy(config: &Config) -> ApprovalPolicy {
 /// Everything that a run needs.
 pub(crate) struct Opened {
     pub(crate) ports: Ports,
+    /// The requests that runs may belong to.
+    pub(crate) requests: Arc<dyn CutRequests>,
     pub(crate) stores: Stores,
     /// Fingerprint of the backup recipient.
     pub(crate) backup_fingerprint: String,
@@ -105,7 +106,7 @@ pub(crate) struct Opened {
 
 /// Opens every port.
 pub(crate) fn open(config: &Config, out: &Out) -> Result<Opened, Failure> {
-    let stores = stores(config);
+    let stores = stores(config)?;
     let key = load_public(&config.keys.backup_public)?;
     let pinned = config.keys.backup_fingerprint.clone().ok_or_else(|| {
         Failure::usage("no fingerprint is pinned for the backup recipient").broken(
@@ -127,11 +128,11 @@ pub(crate) fn open(config: &Config, out: &Out) -> Result<Opened, Failure> {
         reader: database.clone(),
         executor: database.clone(),
         reviewer: database.clone(),
-        verifier: database,
+        verifier: database.clone(),
         kb: stores.kb.clone(),
         runs: stores.runs.clone(),
         backup_source: Arc::new(PgBackupSource::new(backup_dsn)),
-        backup_target: Arc::new(FolderBackupTarget::new(stores.files.clone(), recipient)),
+        backup_target: backup_target(config, &stores.files, recipient)?,
         clock: Arc::new(SystemClock),
         ids: Arc::new(RandomIds),
         signer: Arc::new(KeySigner::new(config)),
@@ -139,5 +140,5 @@ pub(crate) fn open(config: &Config, out: &Out) -> Result<Opened, Failure> {
         observer: Arc::new(Shown::new(*out)),
         own_gates: Vec::new(),
     };
-    Ok(Opened { ports, stores, backup_fingerprint })
+    Ok(Opened { ports, requests: database, stores, backup_fingerprint })
 }

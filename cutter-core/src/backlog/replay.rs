@@ -74,6 +74,18 @@ pub fn replay(history: &[HistoryRow], signatures: &[Signature]) -> Result<S, Rep
     }
 }
 
+/// The rows in the order in which they happened: rows of one transaction share their time, so it is
+/// the trail through them that tells. Rows that are no trail come by time, then id.
+#[must_use]
+pub fn timeline(history: &[HistoryRow]) -> Vec<HistoryRow> {
+    if let Ok(rows) = trail(history) {
+        return rows.into_iter().cloned().collect();
+    }
+    let mut rows = history.to_vec();
+    rows.sort_by_key(|row| (row.at, row.history_id));
+    rows
+}
+
 /// All rows as one trail from nothing (Hierholzer): no gap, no fork, each row once.
 pub(super) fn trail(history: &[HistoryRow]) -> Result<Vec<&HistoryRow>, ReplayError> {
     let mut rows: Vec<&HistoryRow> = history.iter().collect();

@@ -198,6 +198,7 @@ impl Case {
             region_sha: region,
             manifest_digest: manifest,
             candidate_count: self.units().len() as u64,
+            depends_on: Vec::new(),
         }
     }
 

@@ -3,12 +3,11 @@
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::fmt;
 
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{CutRequest, ManifestFacts, MarkVerdict, Rule, RunCommitted, follow};
+use super::{CutRequest, ManifestFacts, MarkVerdict, Refusal, Rule, RunCommitted, SignalName, follow};
 use crate::digest::Digest;
 use crate::gate::{ABSENT, Check};
 use crate::limits::MAX_DOCUMENT_BYTES;
@@ -73,6 +72,10 @@ pub enum Operation {
         /// Why.
         reason: Option<String>,
     },
+    /// Somebody asks for the cut: the signal goes out, nothing moves (D35).
+    AskCut,
+    /// Somebody asks for the verification of the cut: as [`Operation::AskCut`].
+    AskVerifyCut,
     /// CUT: a governed run begins for this request.
     CutStart {
         /// UUID part of its id.
@@ -114,39 +117,13 @@ pub struct Move {
 /// The answer to an operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Judgement {
-    /// Write these moves in one transaction, with the operation's own columns.
+    /// Write these moves in one transaction, with the operation's own columns and signal.
     Apply(Vec<Move>),
     /// It stands already, or there is nothing to do: write nothing.
     Replay,
     /// No.
     Refused(Refusal),
 }
-
-/// Why not.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Refusal {
-    /// The table has no such move.
-    Illegal(IllegalTransition),
-    /// Rules that do not hold, each with what was expected and observed.
-    Rules(Vec<Check>),
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Illegal(illegal) => illegal.fmt(f),
-            Self::Rules(checks) => {
-                for (i, c) in checks.iter().enumerate() {
-                    let gap = if i > 0 { "; " } else { "" };
-                    write!(f, "{gap}{}: expected {}, observed {}", c.invariant, c.expected, c.observed)?;
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-impl core::error::Error for Refusal {}
 
 /// ADD: a request with this id is the answer already, if it asks for the same.
 #[must_use]
@@ -180,6 +157,8 @@ pub fn judge(request: &CutRequest, operation: &Operation) -> Judgement {
         Operation::VerifyMark { verdict, approval_doc_id, reason } => {
             verify_mark(request, *verdict, approval_doc_id.as_deref(), reason.as_deref())
         }
+        Operation::AskCut => ask_cut(request),
+        Operation::AskVerifyCut => ask_verify_cut(request),
         Operation::CutStart { cut_run_id, is_free } => cut_start(request, *cut_run_id, *is_free),
         Operation::Follow { within, run } => after_run(request, *within, run),
         Operation::Complete { is_enacted } => complete(request, *is_enacted),
@@ -273,16 +252,41 @@ fn verify_mark(
     })
 }
 
+fn is_marked(request: &CutRequest) -> Check {
+    let is_approved = request.mark_verdict == Some(MarkVerdict::Approved)
+        && request.source_hash.is_some()
+        && request.manifest_digest.is_some();
+    Check::truth("cut.mark_verified", is_approved)
+}
+
+fn ask_cut(request: &CutRequest) -> Judgement {
+    if request.cut_run_id.is_some() {
+        return Judgement::Replay;
+    }
+    match moves(request.status, &[T::CutStart], || vec![is_marked(request)]) {
+        Judgement::Apply(_) => Judgement::Apply(Vec::new()),
+        other => other,
+    }
+}
+
+fn ask_verify_cut(request: &CutRequest) -> Judgement {
+    if request.cut_verdict.is_some() {
+        return Judgement::Replay;
+    }
+    if SignalName::VerifyCut.statuses().contains(&request.status) {
+        return Judgement::Apply(Vec::new());
+    }
+    match CUT_REQUEST.check(request.status, S::CutVerified) {
+        Ok(()) => Judgement::Apply(Vec::new()),
+        Err(illegal) => Judgement::Refused(Refusal::Illegal(illegal)),
+    }
+}
+
 fn cut_start(request: &CutRequest, cut_run_id: Uuid, is_free: bool) -> Judgement {
     if request.cut_run_id == Some(cut_run_id) {
         return Judgement::Replay;
     }
-    moves(request.status, &[T::CutStart], || {
-        let is_approved = request.mark_verdict == Some(MarkVerdict::Approved)
-            && request.source_hash.is_some()
-            && request.manifest_digest.is_some();
-        vec![Check::truth("cut.mark_verified", is_approved), Check::truth("cut.run_free", is_free)]
-    })
+    moves(request.status, &[T::CutStart], || vec![is_marked(request), Check::truth("cut.run_free", is_free)])
 }
 
 fn after_run(request: &CutRequest, within: Option<EffectName>, run: &RunCommitted) -> Judgement {

@@ -1,11 +1,14 @@
 //! source_pin, mark and cutplan: what would be cut, pinned before anything is.
 
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+
+use uuid::Uuid;
 
 use super::cut_phases::commit_if_ok;
 use super::enter::Acted;
@@ -13,9 +16,9 @@ use super::perform::{Act, Performance};
 use super::run::{Halt, Run, payload_digest};
 use crate::address::{Address, DocumentId};
 use crate::digest::Digest;
-use crate::gate::{GateReport, backlog, cutplan, mark, source_pin};
+use crate::gate::{Check, GateReport, backlog, cutplan, mark, source_pin};
 use crate::key;
-use crate::machine::run::Phase;
+use crate::machine::run::{GateId, Phase};
 use crate::mark::{ManifestMarker, MarkLimits, Marker, body_region};
 use crate::plan::{CutPlan, PlanInput};
 use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, MarkWrite, SweepWrite, Verdict, fact};
@@ -201,6 +204,19 @@ impl Run<'_> {
         })
     }
 
+    /// The entries that this cut waits for, by id and each once.
+    fn depends_on(&self) -> Result<Vec<Uuid>, Halt> {
+        let named = &self.sidecar.settings.depends_on;
+        let parsed: Result<BTreeSet<Uuid>, _> = named.iter().map(|id| Uuid::parse_str(id)).collect();
+        match parsed {
+            Ok(ids) => Ok(ids.into_iter().collect()),
+            Err(_) => {
+                let check = Check::new("mark.depends_on", "ids of backlog entries", named.join(", "), false);
+                Err(Halt::Fail(Box::new(GateReport { gate: GateId::Mark, checks: vec![check] })))
+            }
+        }
+    }
+
     async fn enter_backlog(
         &mut self,
         facts: &mut mark::MarkFacts,
@@ -221,6 +237,7 @@ impl Run<'_> {
             region_sha,
             manifest_digest,
             candidate_count,
+            depends_on: self.depends_on()?,
         };
         self.pin("entry_id", entry_id);
         let payload = payload_digest(&write)?;

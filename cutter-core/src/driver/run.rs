@@ -19,6 +19,7 @@ use crate::drift::Difference;
 use crate::gate::{Check, GateReport};
 use crate::intent::Intent;
 use crate::limits::SIDECAR_MAX_BYTES;
+use crate::machine::backlog::BacklogGuard;
 use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
 use crate::plan::CutPlan;
 use crate::port::database::{Fence, Survey, SurveyScope};
@@ -272,6 +273,10 @@ impl<'p> Run<'p> {
             }
             (K::Full, _) => StopReason::DiskFull,
             (K::Deadline, _) => StopReason::AndEscalate(self.running().map_or(Cap::Hard, Cap::Soft)),
+            // The guard names itself; whoever verifies that entry lets this run go on.
+            (K::Conflict, "database") if text.contains(BacklogGuard::CutDeps.as_str()) => {
+                StopReason::DependsOn
+            }
             (K::Conflict, "database") => return Halt::Fail(Box::new(self.conflict(text))),
             (K::Conflict, "knowledge_base") => StopReason::KbConflict,
             (_, "knowledge_base") => StopReason::KbUpload,

@@ -251,7 +251,8 @@ impl Serving<'_> {
         let run_id = match self.standing(&document_id, &plan.document.sha256, &plan.manifest_digest).await? {
             Some(run_id) => run_id,
             None => {
-                let ids = |what: &str| self.ports.ids.uuid_v7(now, &format!("{document_id}/{what}"));
+                let id = request.cut_request_id;
+                let ids = |what: &str| self.ports.ids.uuid_v7(now, &format!("{id}/{what}"));
                 let registration = SourceRegistration {
                     document_id: document_id.clone(),
                     title: request.source_ref.clone(),

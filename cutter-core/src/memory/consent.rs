@@ -258,6 +258,9 @@ impl Tx<'_> {
             }
             self.put_status(entry_id);
         }
+        if self.refusal.is_none() {
+            self.follow_request()?;
+        }
         self.put(fact::LOG_ROWS, logged);
         self.put(fact::VOIDED, voided);
         self.put(fact::ENACTED_UNITS, enacted);

@@ -2,7 +2,9 @@
 
 use alloc::collections::BTreeSet;
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use uuid::Uuid;
 
@@ -12,7 +14,7 @@ use super::rows::{
 };
 use super::transaction::Tx;
 use crate::digest::Digest;
-use crate::machine::backlog::BacklogState as S;
+use crate::machine::backlog::{BacklogGuard, BacklogState as S};
 use crate::port::effect::{
     LegAWrite, LegBWrite, MarkWrite, SignatureWrite, SweepWrite, UnitWrite, WriteVerifyWrite, fact,
 };
@@ -39,6 +41,12 @@ impl Tx<'_> {
             let message = format!("IK-MARK {} is live in entry {}", write.idempotency_key, twin.entry_id);
             return Err(self.conflict(message));
         }
+        let wrong: Vec<Uuid> = (write.depends_on.iter().copied())
+            .filter(|id| *id == write.entry_id || !self.tables.entries.contains_key(id))
+            .collect();
+        if !wrong.is_empty() {
+            return Err(self.conflict(format!("mark.depends_on: expected none, observed {wrong:?}")));
+        }
         self.new_entry(
             EntryRow {
                 entry_id: write.entry_id,
@@ -50,6 +58,8 @@ impl Tx<'_> {
                 region_sha: write.region_sha,
                 manifest_digest: write.manifest_digest,
                 candidate_count: write.candidate_count,
+                depends_on: write.depends_on.clone(),
+                escalates: None,
                 status: S::Marked,
             },
             write.history_id,
@@ -75,8 +85,9 @@ impl Tx<'_> {
             return Err(self.missing("decision_backlog_entry", write.entry_id));
         };
         let (status, document_id) = (entry.status, entry.document_id.clone());
-        let promoted = u64::from(status != S::ReviewPending);
-        if promoted == 1 {
+        let mut promoted = Vec::new();
+        if status != S::ReviewPending {
+            promoted.push(write.entry_id);
             self.move_entry(write.entry_id, S::ReviewPending, write.history_id, "swept", None)?;
         }
         if self.tables.sweeps.contains_key(&write.sweep_id) {
@@ -86,8 +97,7 @@ impl Tx<'_> {
             write.sweep_id,
             SweepRow {
                 sweep_id: write.sweep_id,
-                entry_id: write.entry_id,
-                run_id: self.cx.key.run_id.clone(),
+                run_id: Some(self.cx.key.run_id.clone()),
                 document_id,
                 promoted,
                 at: self.cx.at,
@@ -97,8 +107,24 @@ impl Tx<'_> {
         Ok(())
     }
 
+    /// G-CUT-DEPS: what the entry's manifest depends on is verified.
+    fn dependencies_stand(&self, entry_id: Uuid) -> PortResult<()> {
+        let depends_on = self.tables.entries.get(&entry_id).map(|e| e.depends_on.as_slice());
+        let status = |id: &Uuid| self.tables.entries.get(id).map(|e| e.status);
+        let open: Vec<String> = (depends_on.unwrap_or_default().iter())
+            .filter(|id| status(id) != Some(S::VerifiedComplete))
+            .map(|id| format!("{id} is {}", status(id).map_or("absent", S::as_str)))
+            .collect();
+        if open.is_empty() {
+            return Ok(());
+        }
+        let (guard, open) = (BacklogGuard::CutDeps.as_str(), open.join(", "));
+        Err(self.conflict(format!("{guard}: entry {entry_id} waits: expected none, observed {open}")))
+    }
+
     /// The change set first, then units, signature, S2 → S5 → S6.
     pub(super) fn leg_a(&mut self, write: &LegAWrite) -> PortResult<()> {
+        self.dependencies_stand(write.entry_id)?;
         self.new_change_set(write)?;
         let document_id = self.cx.fence.document_id.clone();
         let base =
@@ -124,6 +150,7 @@ impl Tx<'_> {
         self.put(fact::BASE_STATE, base);
         self.put(fact::GRANTS, grants);
         self.put_approval(write.approval_id, write.review_decision_id);
+        self.follow_request()?;
         self.put_status(write.entry_id);
         Ok(())
     }
@@ -363,6 +390,7 @@ impl Tx<'_> {
                 document_id: self.cx.fence.document_id.clone(),
                 manifest_envelope_id: write.manifest_envelope_id,
                 passed: !failing,
+                escalated: failing.then_some([write.compensating_id, write.escalation[0]]),
                 principal: "cutter_verify",
                 at: self.cx.at,
             },
@@ -397,6 +425,7 @@ impl Tx<'_> {
         if let Some(principal) = executor {
             self.put(fact::EXECUTOR_PRINCIPAL, principal);
         }
+        self.follow_request()?;
         self.put_status(write.entry_id);
         Ok(())
     }
@@ -426,6 +455,7 @@ impl Tx<'_> {
                 entry_id,
                 kind: "escalation",
                 idempotency_key: Digest::of(key.as_bytes()),
+                escalates: Some(failed.entry_id),
                 status: S::Marked,
                 ..failed
             },

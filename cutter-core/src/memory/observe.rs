@@ -260,6 +260,12 @@ pub(super) fn closure(
         .filter(|row| row.document_id == document_id && except != Some(&row.run_id))
         .map(line)
         .collect();
+    let sweeps = tables
+        .sweeps
+        .values()
+        .filter(|row| row.document_id == document_id && (except.is_none() || except != row.run_id.as_ref()))
+        .map(line)
+        .collect();
     alloc::vec![
         (
             "source_document",
@@ -281,7 +287,7 @@ pub(super) fn closure(
         ("verify_result", rows!(verify_results)),
         ("decision_backlog_entry", rows!(entries)),
         ("decision_backlog_history", history),
-        ("decision_backlog_sweep_log", rows!(sweeps)),
+        ("decision_backlog_sweep_log", sweeps),
         ("dot_config", alloc::vec![line(vocabulary)]),
     ]
 }

@@ -1,7 +1,8 @@
 //! The rows of the model: one struct per table of the reference schema, plain data.
 //!
-//! Rows are never deleted. What may change: an entry's `status`, a unit's
-//! `lifecycle_status` (through enact and void), a fence's epoch and holder.
+//! Rows are never deleted, but for staged bytes. What may change: an entry's `status`, a unit's
+//! `lifecycle_status` (through enact and void), a fence's epoch and holder, and what belongs to the
+//! status of a cut request, a staging record and a signal.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -12,6 +13,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::cut_request::{SignalRow, StagingRow};
+use crate::cut_request::{CutRequest, Transition};
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::machine::backlog::BacklogState;
@@ -55,6 +58,10 @@ pub(super) struct EntryRow {
     pub(super) region_sha: Digest,
     pub(super) manifest_digest: Digest,
     pub(super) candidate_count: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) depends_on: Vec<Uuid>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) escalates: Option<Uuid>,
     pub(super) status: BacklogState,
 }
 
@@ -75,10 +82,10 @@ pub(super) struct HistoryRow {
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct SweepRow {
     pub(super) sweep_id: Uuid,
-    pub(super) entry_id: Uuid,
-    pub(super) run_id: RunId,
+    /// Empty for a pass outside of a run.
+    pub(super) run_id: Option<RunId>,
     pub(super) document_id: String,
-    pub(super) promoted: u64,
+    pub(super) promoted: Vec<Uuid>,
     pub(super) at: Timestamp,
 }
 
@@ -232,6 +239,9 @@ pub(super) struct VerifyRow {
     pub(super) document_id: String,
     pub(super) manifest_envelope_id: Uuid,
     pub(super) passed: bool,
+    /// Of a failure: the compensating set and the escalation entry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) escalated: Option<[Uuid; 2]>,
     pub(super) principal: &'static str,
     pub(super) at: Timestamp,
 }
@@ -270,6 +280,12 @@ pub(super) struct Tables {
     pub(super) envelopes: BTreeMap<Uuid, EnvelopeRow>,
     pub(super) verify_results: BTreeMap<Uuid, VerifyRow>,
     pub(super) log: BTreeMap<Uuid, LogRow>,
+    pub(super) requests: BTreeMap<Uuid, CutRequest>,
+    /// In order of insertion.
+    pub(super) request_transitions: Vec<Transition>,
+    pub(super) staging: BTreeMap<Uuid, StagingRow>,
+    pub(super) payloads: BTreeMap<Uuid, Arc<Vec<u8>>>,
+    pub(super) signals: BTreeMap<Uuid, SignalRow>,
 }
 
 fn as_hex<S: serde::Serializer>(bytes: &Arc<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {

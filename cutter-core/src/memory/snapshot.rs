@@ -48,6 +48,9 @@ impl World {
         put("manifest_envelope", rows(tables.envelopes.values()));
         put("verify_result", rows(tables.verify_results.values()));
         put("iu_lifecycle_log", rows(tables.log.values()));
+        put("cut_request", rows(tables.requests.values()));
+        put("cut_request_transition", rows(tables.request_transitions.iter()));
+        put("iu_staging_record", rows(tables.staging.values()));
         put("claim", rows(inner.data.runs.claims.values().flatten()));
         let mut text = String::new();
         for (table, value) in all {

@@ -19,7 +19,9 @@ use super::run_store::{MemoryRunStore, Runs};
 use super::signer::{KeyRing, MemorySignatures, MemorySigner};
 use crate::digest::Digest;
 use crate::port::PortResult;
+use crate::port::backlog::Backlog;
 use crate::port::backup::{BackupSource, BackupTarget};
+use crate::port::cut_request::CutRequests;
 use crate::port::database::{Executor, Reader, Reviewer, Verifier};
 use crate::port::environment::{Clock, IdSource, Observer};
 use crate::port::knowledge_base::KnowledgeBase;
@@ -172,7 +174,9 @@ impl Process {
             reader: database.clone(),
             executor: database.clone(),
             reviewer: database.clone(),
-            verifier: database,
+            verifier: database.clone(),
+            requests: database.clone(),
+            backlog: database,
             kb: Arc::new(MemoryKnowledgeBase(self.clone())),
             runs: Arc::new(MemoryRunStore(self.clone())),
             backup_source: Arc::new(MemoryBackupSource(self.clone())),
@@ -277,6 +281,10 @@ pub struct MemoryPorts {
     pub reviewer: Arc<dyn Reviewer>,
     /// The verifying principal.
     pub verifier: Arc<dyn Verifier>,
+    /// Cut requests.
+    pub requests: Arc<dyn CutRequests>,
+    /// The backlog outside of a run.
+    pub backlog: Arc<dyn Backlog>,
     /// The knowledge base.
     pub kb: Arc<dyn KnowledgeBase>,
     /// Sidecars, locks, claims.

@@ -235,7 +235,8 @@ pub struct TakeSignals {
     /// Signals that were taken before this time and not finished are taken again: their taker is
     /// given up.
     pub stale_before: Timestamp,
-    /// At most so many, oldest first.
+    /// At most so many: first those that waited longest since they were enqueued or last taken, so
+    /// that one whose run rests at a gate starves no other.
     pub limit: u32,
     /// Who takes them, and when.
     pub asked: Asked,

@@ -194,6 +194,9 @@ pub struct MarkWrite {
     pub manifest_digest: Digest,
     /// How many candidates.
     pub candidate_count: u64,
+    /// Entries that must be verified before this one is cut (G-CUT-DEPS, D30).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depends_on: Vec<Uuid>,
 }
 
 /// Sweep promotion (S0 → S1), with its log row.

@@ -4,6 +4,7 @@ use cutter_core::port::effect::{LegAWrite, fact};
 use uuid::Uuid;
 
 use super::{put_approval, sign, use_approval};
+use crate::cut_request;
 use crate::effect::Tx;
 use crate::error::PgError;
 use crate::row::{bigint, get, system_time};
@@ -65,6 +66,7 @@ pub(super) fn write(tx: &mut Tx<'_>, write: &LegAWrite) -> Result<(), PgError> {
     tx.put(fact::NON_DRAFT, not_draft);
     let digest: String = get(&tx.client.query_one(WRITER_DIGEST, &[&set])?, 0)?;
     tx.put(fact::WRITER_DIGEST, digest);
+    cut_request::follow(tx)?;
     tx.put_status(write.entry_id)
 }
 

@@ -11,6 +11,9 @@ use crate::login::{Login, LoginPasswords};
 /// Owns every table and function; nobody logs in as it, and no run role is a member.
 pub const OWNER_ROLE: &str = "cutter_owner";
 
+/// Owns the one function that reads files of the server, and may do nothing else.
+pub const COPY_ROLE: &str = "cutter_copy";
+
 /// What two sessions changing the same role get instead of a wait.
 const LOST_RACES: [&str; 4] = ["23505", "42710", "40001", "XX000"];
 
@@ -38,6 +41,15 @@ pub fn ensure_logins(admin: &mut Client, passwords: &LoginPasswords) -> Result<(
 fn ensure_once(admin: &mut Client, passwords: &LoginPasswords) -> Result<(), PgError> {
     let mut transaction = admin.transaction()?;
     ensure_role(&mut transaction, OWNER_ROLE, false)?;
+    ensure_role(&mut transaction, COPY_ROLE, false)?;
+    // Only a superuser hands this out; without it the server copies nothing by itself.
+    transaction.batch_execute(&format!(
+        "DO $do$ BEGIN
+             IF (SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = current_user)
+                 AND NOT pg_catalog.pg_has_role('{COPY_ROLE}', 'pg_read_server_files', 'MEMBER')
+             THEN GRANT pg_read_server_files TO {COPY_ROLE}; END IF;
+         END $do$"
+    ))?;
     for login in Login::RUN_ROLES {
         ensure_role(&mut transaction, login.as_str(), true)?;
         if let Some(password) = passwords.get(login) {

@@ -4,6 +4,7 @@
 use cutter_core::backlog::{Entry, audit};
 use cutter_core::digest::Digest;
 use cutter_core::machine::backlog::BacklogState as S;
+use cutter_core::port::backlog::{Backlog, BacklogQuery};
 use cutter_core::port::database::{EffectName as N, ReviewVerdict, Verdict};
 use cutter_pg::login::Login;
 use futures_executor::block_on;
@@ -115,12 +116,20 @@ pub fn transition(client: &mut Client, entry: Uuid, from: S, to: S) -> Outcome {
 }
 
 pub fn entry(world: &World, entry: Uuid) -> Entry {
-    let all = block_on(world.port.backlog(None)).unwrap();
-    all.into_iter().find(|e| e.entry_id == entry).unwrap()
+    block_on(world.port.show(entry)).unwrap().unwrap().entry
 }
 
 pub fn every_audit_is_green(world: &World) -> Vec<Entry> {
-    let all = block_on(world.port.backlog(None)).unwrap();
+    let mut all: Vec<Entry> = Vec::new();
+    loop {
+        let query =
+            BacklogQuery { after: all.last().map(|e| e.entry_id), limit: 100, ..BacklogQuery::default() };
+        let page = block_on(world.port.entries(&query)).unwrap();
+        if page.is_empty() {
+            break;
+        }
+        all.extend(page);
+    }
     for entry in &all {
         let report = audit(entry);
         assert!(report.ok(), "{report:#?}");

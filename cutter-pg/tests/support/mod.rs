@@ -167,6 +167,7 @@ impl Run<'_> {
             region_sha: digest(&self.source.units.concat()),
             manifest_digest: digest("manifest"),
             candidate_count: self.source.units.len() as u64,
+            depends_on: Vec::new(),
         }
     }
 

@@ -12,6 +12,8 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 use super::{files, none, pages, read, root};
 
 const RUN: &str = "ictr-20260520T101112Z-01900000-0000-7000-8000-000000000001";
+/// A request or an entry.
+const ID: &str = "0192f0c1-7c3e-7000-8000-000000000001";
 
 /// The program, beside this test's own folder; built if it is not there or older than its
 /// sources.
@@ -101,6 +103,7 @@ fn words(command: &str) -> Vec<String> {
     }
     let value = |word: String| match word.trim_matches(['<', '>']) {
         "RUN" | "$RUN" => RUN.to_owned(),
+        "REQUEST" | "ENTRY" => ID.to_owned(),
         "N" => "1".to_owned(),
         _ => word,
     };

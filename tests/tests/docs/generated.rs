@@ -72,8 +72,8 @@ fn machines() -> String {
         ),
         (
             Diagram::of(&CUT_REQUEST),
-            "One customer request, from before the copy to after the cleanup. The table is in the core; no \
-             command drives it yet.",
+            "One customer request, from before the copy to after the cleanup, in `public.cut_request` with its \
+             timeline. From `cut_in_progress` to `cut_verified` or `cut_failed` the run's own transactions move it.",
         ),
     ];
     for (diagram, about) in sections {

@@ -4,6 +4,7 @@ use clap::Args;
 use cutter_core::driver::{self, Driven, NewRun};
 use cutter_core::machine::run::Phase;
 use cutter_core::port::backup::BackupScope;
+use cutter_core::profile::Profile;
 use cutter_core::settings::RunSettings;
 use cutter_core::sidecar::Mode;
 use futures_executor::block_on;
@@ -15,6 +16,9 @@ use crate::commands::profile::{AUTO, Chosen};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
 use crate::wire::{self, Driving, Opened};
+
+/// The profile of a run whose own is not chosen yet.
+const PLAIN: &str = "markdown";
 
 /// Start a run and drive it to the first gate.
 ///
@@ -106,44 +110,61 @@ fn settings(
     args: &CutArgs,
     chosen: Chosen,
 ) -> Result<RunSettings, Failure> {
-    let policy = wire::policy(config);
-    if policy.approvers.is_empty() && !args.dry_run {
-        return Err(Failure::usage("nobody may approve: no sovereign is configured")
-            .broken("config.actors", "at least one actor with role = \"sovereign\"", "none")
-            .next("cutter init --sovereign NAME"));
+    if !args.dry_run {
+        somebody_approves(config)?;
     }
-    let lifecycle_actor = config
-        .approvals
-        .lifecycle_actor
-        .clone()
-        .or_else(|| policy.approvers.first().map(|a| a.actor.clone()))
-        .unwrap_or_default();
     let detection = chosen.detection().cloned();
-    let mut settings = RunSettings::new(policy, &lifecycle_actor, backup_fingerprint, chosen.profile);
+    let mut settings = deployment_settings(config, backup_fingerprint)?;
+    settings.profile = chosen.profile;
     settings.detection = detection;
-    let bounds = &config.bounds;
-    for (phase, minutes) in &bounds.phase_soft_cap_minutes {
-        settings.phase_soft_cap_minutes.insert(phase.clone(), *minutes);
-    }
+    settings.max_candidates = args.cut.max_candidates.unwrap_or(settings.max_candidates);
+    settings.max_document_bytes = args.cut.max_document_bytes.unwrap_or(settings.max_document_bytes);
+    settings.run_hard_cap_minutes = args.hard_cap.unwrap_or(settings.run_hard_cap_minutes);
+    settings.forbidden_prefixes.extend(args.cut.forbidden_prefixes.iter().cloned());
     for (phase, minutes) in &args.phase_caps {
         settings.phase_soft_cap_minutes.insert(phase.as_str().to_owned(), *minutes);
     }
-    let or = |flag: Option<u64>, file: Option<u64>, default: u64| flag.or(file).unwrap_or(default);
-    settings.max_candidates = or(args.cut.max_candidates, bounds.max_candidates, settings.max_candidates);
-    settings.max_document_bytes =
-        or(args.cut.max_document_bytes, bounds.max_document_bytes, settings.max_document_bytes);
-    if let Some(minutes) = args.hard_cap.or(bounds.run_hard_cap_minutes) {
-        settings.run_hard_cap_minutes = minutes;
-    }
-    settings.forbidden_prefixes.clone_from(&bounds.forbidden_prefixes);
-    settings.forbidden_prefixes.extend(args.cut.forbidden_prefixes.iter().cloned());
     settings.publication_type.clone_from(&args.cut.publication_type);
     settings.depends_on.clone_from(&args.cut.depends_on);
     settings.manifest = args.manifest.read()?;
     settings.backup_scope = match args.backup_scope.as_deref() {
         Some("database") => BackupScope::Database,
         Some(_) => BackupScope::Document,
-        None => config.backup_scope,
+        None => settings.backup_scope,
     };
+    Ok(settings)
+}
+
+fn somebody_approves(config: &Config) -> Result<(), Failure> {
+    if config.sovereigns().next().is_some() {
+        return Ok(());
+    }
+    Err(Failure::usage("nobody may approve: no sovereign is configured")
+        .broken("config.actors", "at least one actor with role = \"sovereign\"", "none")
+        .next("cutter init --sovereign NAME"))
+}
+
+/// What the configuration alone says of every run: the spec's own settings under it.
+///
+/// The profile is the plain one until somebody says which.
+pub(crate) fn deployment_settings(config: &Config, backup_fingerprint: &str) -> Result<RunSettings, Failure> {
+    let policy = wire::policy(config);
+    let lifecycle_actor = config
+        .approvals
+        .lifecycle_actor
+        .clone()
+        .or_else(|| policy.approvers.first().map(|a| a.actor.clone()))
+        .unwrap_or_default();
+    let profile = Profile::built_in(PLAIN).map_err(|e| Failure::internal(e.to_string()))?;
+    let mut settings = RunSettings::new(policy, &lifecycle_actor, backup_fingerprint, profile);
+    let bounds = &config.bounds;
+    for (phase, minutes) in &bounds.phase_soft_cap_minutes {
+        settings.phase_soft_cap_minutes.insert(phase.clone(), *minutes);
+    }
+    settings.max_candidates = bounds.max_candidates.unwrap_or(settings.max_candidates);
+    settings.max_document_bytes = bounds.max_document_bytes.unwrap_or(settings.max_document_bytes);
+    settings.run_hard_cap_minutes = bounds.run_hard_cap_minutes.unwrap_or(settings.run_hard_cap_minutes);
+    settings.forbidden_prefixes.clone_from(&bounds.forbidden_prefixes);
+    settings.backup_scope = config.backup_scope;
     Ok(settings)
 }

@@ -50,7 +50,7 @@ struct Unreadable {
 
 pub(crate) fn run(cx: &Context, args: &ListArgs) -> Outcome {
     let config = cx.config()?;
-    let stores = wire::stores(&config);
+    let stores = wire::stores(&config)?;
     let mut runs = Vec::new();
     let mut unreadable = Vec::new();
     for run_id in block_on(stores.runs.list())?.into_iter().rev() {

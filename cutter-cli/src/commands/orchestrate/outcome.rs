@@ -70,14 +70,19 @@ impl Presented {
         }
     }
 
-    /// Shows it, tells the hooks, and gives the exit code.
-    pub(crate) fn show(&self, cx: &Context, config: &Config) -> Outcome {
+    /// Tells the hooks.
+    pub(crate) fn tell(&self, cx: &Context, config: &Config) {
         let document = serde_json::to_value(self).unwrap_or_default();
         match self.event {
             Event::Gate => wire::tell(&cx.out, "on_gate", &config.hooks.on_gate, &document),
             Event::Stop => wire::tell(&cx.out, "on_stop", &config.hooks.on_stop, &document),
             Event::Other => {}
         }
+    }
+
+    /// Shows it, tells the hooks, and gives the exit code.
+    pub(crate) fn show(&self, cx: &Context, config: &Config) -> Outcome {
+        self.tell(cx, config);
         if self.exit == Exit::APPROVAL
             && self.approvals_not_accepted.is_empty()
             && self.summary.stop.is_none()

@@ -47,7 +47,7 @@ enum Standing {
 
 pub(crate) fn run(cx: &Context, args: &RecoverArgs) -> Outcome {
     let config = cx.config()?;
-    let stores = wire::stores(&config);
+    let stores = wire::stores(&config)?;
     let run_id = &args.run.run_id;
     let _lock = match block_on(stores.runs.load(run_id))? {
         Some(_) => {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use cutter_core::driver::{self, Caller, Driven, ResumeOptions};
 use cutter_core::id::RunId;
+use futures_executor::block_on;
 
 use super::{load, present};
 use crate::app::Context;
@@ -41,7 +42,7 @@ pub(crate) struct ResumeArgs {
 
 pub(crate) fn run(cx: &Context, args: &ResumeArgs) -> Outcome {
     let config = cx.config()?;
-    let stores = wire::stores(&config);
+    let stores = wire::stores(&config)?;
     let run_id = &args.run.run_id;
     let before = load(&stores, run_id)?;
     let waited = cutter_core::inspect::Summary::of(&before, "").paused_at.map(|p| p.request_kb_id);
@@ -64,7 +65,19 @@ pub(crate) fn resume(
     let caller = wire::caller(config, "orchestrate resume");
     let driving = Driving { ports: &opened.ports, caller: &caller, run_id: Some(run_id), document_id: None };
     let options = ResumeOptions { approval_kb_id };
-    wire::drive(driving, driver::resume(&opened.ports, &caller, run_id, &options))
+    let driven = wire::drive(driving, driver::resume(&opened.ports, &caller, run_id, &options))?;
+    settle(opened, &caller, &driven)?;
+    Ok(driven)
+}
+
+/// Lets the request that names the run follow it to its end. Leg A and the verdict move a request
+/// in their own transactions; that a run failed or was voided, the database does not know.
+pub(super) fn settle(opened: &Opened, caller: &Caller, driven: &Driven) -> Result<(), Failure> {
+    if matches!(driven.outcome, driver::Outcome::Failed(_) | driver::Outcome::Voided) {
+        let run_id = &driven.sidecar.run_id;
+        block_on(driver::settle_request(&opened.ports, opened.requests.as_ref(), caller, run_id))?;
+    }
+    Ok(())
 }
 
 fn take_over(cx: &Context, stores: &wire::Stores, caller: &Caller, run_id: &RunId) -> Result<(), Failure> {

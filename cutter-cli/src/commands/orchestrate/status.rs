@@ -33,7 +33,7 @@ pub(crate) fn load(stores: &Stores, run_id: &RunId) -> Result<Sidecar, Failure> 
 
 pub(crate) fn run(cx: &Context, args: &StatusArgs) -> Outcome {
     let config = cx.config()?;
-    let stores = wire::stores(&config);
+    let stores = wire::stores(&config)?;
     let run_id = &args.run.run_id;
     let sidecar = load(&stores, run_id)?;
     let summary = Summary::of(&sidecar, &stores.runs.sidecar_location(run_id));

@@ -4,6 +4,7 @@ use clap::Args;
 use cutter_core::driver::{self, Outcome as Driver};
 
 use super::present;
+use super::resume::settle;
 use crate::app::Context;
 use crate::commands::RunArg;
 use crate::exit_code::Exit;
@@ -37,6 +38,7 @@ pub(crate) fn run(cx: &Context, args: &VoidArgs) -> Outcome {
     let driving = Driving { ports: &opened.ports, caller: &caller, run_id: Some(run_id), document_id: None };
     let approval = args.approval_kb_id.clone();
     let driven = wire::drive(driving, driver::void(&opened.ports, &caller, run_id, approval))?;
+    settle(&opened, &caller, &driven)?;
     let mut presented = present(&driven, opened.stores.runs.as_ref(), None);
     if let Driver::Paused { ask, .. } = &driven.outcome {
         presented.exit = Exit::APPROVAL;

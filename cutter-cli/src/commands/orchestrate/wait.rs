@@ -37,7 +37,7 @@ pub(crate) struct WaitArgs {
 
 pub(crate) fn run(cx: &Context, args: &WaitArgs) -> Outcome {
     let config = cx.config()?;
-    let stores = wire::stores(&config);
+    let stores = wire::stores(&config)?;
     let run_id = &args.run.run_id;
     let until = args.timeout.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     let mut unheld = 0;

@@ -16,7 +16,6 @@ use cutter_core::naming::{DocumentName, RUNS_INDEX_PATH};
 use cutter_core::port::database::{Reader as _, UnitQuery};
 use cutter_core::port::signer::{SignatureFacts, SignatureVerifier as _};
 use cutter_core::sidecar::{ApprovalRecord, Sidecar};
-use cutter_kb::backup_target::FolderBackupTarget;
 use cutter_kb::openpgp::Recipient;
 use cutter_kb::ports::KeyRing;
 use futures_executor::block_on;
@@ -36,7 +35,7 @@ pub(super) struct Gathered {
 
 /// Reads and judges everything that can be reached.
 pub(super) fn gather(config: &Config, run_id: &RunId, with_database: bool) -> Result<Gathered, Failure> {
-    let stores = wire::stores(config);
+    let stores = wire::stores(config)?;
     let ring = wire::key_ring(config)?;
     let mut out = Gathered::default();
     let sidecar = record(&stores, &ring, run_id, &mut out)?;
@@ -227,12 +226,8 @@ fn backup(config: &Config, stores: &Stores, sidecar: &Sidecar, out: &mut Gathere
         out.not_checked.push("the backup: its recipient's key cannot be used any more".to_owned());
         return Ok(());
     };
-    let target = FolderBackupTarget::new(stores.files.clone(), recipient);
-    let found = block_on(cutter_core::port::backup::BackupTarget::rehash(
-        &target,
-        &sidecar.run_id,
-        &recorded.blob.name,
-    ))?;
+    let target = wire::backup_target(config, &stores.files, recipient)?;
+    let found = block_on(target.rehash(&sidecar.run_id, &recorded.blob.name))?;
     let observed = found.map(|(digest, _)| digest);
     out.checks.push(Check::equal_some("verify.backup.sha256", &recorded.blob.sha256, observed.as_ref()));
     Ok(())

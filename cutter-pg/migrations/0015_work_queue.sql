@@ -172,7 +172,7 @@ COMMENT ON TABLE cutter_queue.work_tally IS 'How many items ended how on which d
 
 -- The one clock of the queue.
 CREATE FUNCTION cutter_queue.fn_work_now() RETURNS timestamptz
-LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $fn$ SELECT clock_timestamp() $fn$;
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$ SELECT clock_timestamp() $fn$;
 
 -- The matrix of spec 4, in its order.
 CREATE FUNCTION cutter_queue.fn_work_item_targets(p_state text) RETURNS text[]
@@ -200,8 +200,7 @@ BEGIN
 END
 $fn$;
 
--- The day's partition, made when it is first needed. The only dynamic SQL of the schema: what is
--- put into it is a date.
+-- The day's partition, made when it is first needed. Dynamic SQL: what is put into it is a date.
 CREATE FUNCTION cutter_queue.fn_work_day(p_day date) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
@@ -748,6 +747,13 @@ INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, objec
 SELECT g.grantee, 'SELECT', 'TABLE', 'cutter_queue.' || t.name
 FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_ro']) AS g(grantee),
     unnest(ARRAY['work_key', 'work_attempt', 'v_work_item']) AS t(name);
+-- Whoever takes backups reads everything, the days too.
+INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, object)
+SELECT 'cutter_ro', 'SELECT', 'TABLE', 'cutter_queue.' || t.name
+FROM unnest(ARRAY['work_item', 'work_ready', 'work_wait', 'work_lease', 'work_done', 'work_tally',
+    'work_item_seq']) AS t(name);
+GRANT USAGE ON SCHEMA cutter_queue_day TO cutter_ro;
+ALTER DEFAULT PRIVILEGES IN SCHEMA cutter_queue_day GRANT SELECT ON TABLES TO cutter_ro;
 INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, object)
 SELECT v.grantee, 'EXECUTE', 'FUNCTION', 'cutter_queue.fn_work_' || o.name
 FROM (VALUES

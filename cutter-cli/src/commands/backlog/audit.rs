@@ -1,0 +1,105 @@
+//! `cutter backlog audit`: every state rebuilt from its records and compared.
+
+use clap::Args;
+use cutter_core::backlog::{AuditReport, audit};
+use cutter_core::port::backlog::{Backlog as _, BacklogQuery};
+use cutter_pg::login::Login;
+use futures_executor::block_on;
+use serde_json::{Value, json};
+
+use super::{Filter, open, page_size};
+use crate::app::Context;
+use crate::exit_code::Exit;
+use crate::failure::Outcome;
+use crate::render::{BAD, GOOD, paint};
+
+/// So many broken entries are shown; all are counted.
+const SHOWN: usize = 100;
+
+/// Rebuild the state of every entry from history and signatures, and compare.
+///
+/// Also compares what each move rests on: decisions with consent, change sets, verdicts, sweep log,
+/// principals. Reads page by page; exit code 6 if anything does not match.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cutter backlog audit
+  cutter backlog audit --document-id CITY-CHARTER
+  cutter backlog audit --json | jq .broken")]
+pub(super) struct AuditArgs {
+    #[command(flatten)]
+    filter: Filter,
+    /// So many entries at a time.
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = page_size)]
+    page: u32,
+}
+
+pub(super) fn run(cx: &Context, args: &AuditArgs) -> Outcome {
+    let database = open(&cx.config()?, &[Login::Ro])?;
+    let mut query = BacklogQuery {
+        status: args.filter.status,
+        document_id: args.filter.document_id.clone(),
+        after: args.filter.after,
+        limit: args.page,
+    };
+    let (mut entries, mut broken) = (0_u64, 0_u64);
+    let mut shown: Vec<AuditReport> = Vec::new();
+    loop {
+        let page = block_on(database.entries(&query))?;
+        for report in page.iter().map(audit) {
+            entries += 1;
+            if !report.ok() {
+                broken += 1;
+                if shown.len() < SHOWN {
+                    shown.push(report);
+                }
+            }
+        }
+        let is_last = u32::try_from(page.len()).is_ok_and(|n| n < args.page);
+        query.after = page.last().map(|entry| entry.entry_id).or(query.after);
+        if is_last {
+            break;
+        }
+    }
+    let exit = if broken == 0 { Exit::DONE } else { Exit::EVIDENCE };
+    let value = json!({
+        "ok": broken == 0,
+        "entries": entries,
+        "broken_entries": broken,
+        "broken": shown.iter().map(machine).collect::<Vec<_>>(),
+    });
+    cx.out.result_as(exit, || people(entries, broken, &shown), &value)
+}
+
+fn machine(report: &AuditReport) -> Value {
+    json!({
+        "entry_id": report.entry_id,
+        "stored": report.stored.as_str(),
+        "rebuilt": report.rebuilt.map(|s| s.as_str()),
+        "checks": report.checks.iter().filter(|check| !check.ok).map(|check| json!({
+            "invariant": check.invariant, "expected": check.expected, "observed": check.observed,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+fn people(entries: u64, broken: u64, shown: &[AuditReport]) -> String {
+    let of = if entries == 1 { "1 entry".to_owned() } else { format!("{entries} entries") };
+    if broken == 0 {
+        return format!("{} {of}: every state follows from its records\n", paint(GOOD, "ok"));
+    }
+    let mut text = format!("{} {broken} of {of} do not follow from their records\n", paint(BAD, "broken"));
+    for report in shown {
+        text.push_str(&format!("{}  {}\n", report.entry_id, report.stored));
+        for check in report.checks.iter().filter(|check| !check.ok) {
+            text.push_str(&format!(
+                "  invariant  {}\n  expected   {}\n  observed   {}\n",
+                check.invariant, check.expected, check.observed
+            ));
+        }
+        text.push_str(&format!("next: cutter backlog show {}\n", report.entry_id));
+    }
+    if u64::try_from(shown.len()).is_ok_and(|n| n < broken) {
+        text.push_str(&format!("and {} more\n", broken.saturating_sub(shown.len() as u64)));
+    }
+    text
+}
