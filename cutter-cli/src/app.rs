@@ -25,6 +25,8 @@ Start here:
 Cut:
   source        Register a source document or a new version of one
   orchestrate   Start a run, resume, stop, void or recover it; list runs
+  queue         Work for workers: add, list, show, cancel; the queue in numbers
+  worker        Drive runs from the queue, as many at once as you like
   request       A customer's request: copy, mark, review, cut, hand over, clean up
   why           Why a run stands where it stands, and the exact next command
 
@@ -119,6 +121,8 @@ enum Command {
     Doctor(commands::doctor::DoctorArgs),
     Source(commands::source::SourceArgs),
     Orchestrate(commands::orchestrate::OrchestrateArgs),
+    Queue(commands::queue::QueueArgs),
+    Worker(commands::worker::WorkerArgs),
     Request(commands::request::RequestArgs),
     Why(commands::why::WhyArgs),
     Sovereign(commands::sovereign::SovereignArgs),
@@ -194,6 +198,8 @@ fn dispatch(cx: &Context, command: Command) -> Outcome {
         Command::Doctor(args) => commands::doctor::run(cx, &args),
         Command::Source(args) => commands::source::run(cx, &args),
         Command::Orchestrate(args) => commands::orchestrate::run(cx, args),
+        Command::Queue(args) => commands::queue::run(cx, &args),
+        Command::Worker(args) => commands::worker::run(cx, &args),
         Command::Request(args) => commands::request::run(cx, &args),
         Command::Why(args) => commands::why::run(cx, &args),
         Command::Sovereign(args) => commands::sovereign::run(cx, &args),

@@ -14,12 +14,14 @@ pub(crate) mod man;
 pub(crate) mod orchestrate;
 pub(crate) mod plan;
 pub(crate) mod profile;
+pub(crate) mod queue;
 pub(crate) mod request;
 pub(crate) mod source;
 pub(crate) mod sovereign;
 pub(crate) mod unit;
 pub(crate) mod verify;
 pub(crate) mod why;
+pub(crate) mod worker;
 
 use clap::Args;
 use cutter_core::id::RunId;

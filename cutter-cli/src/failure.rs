@@ -168,6 +168,8 @@ impl From<DriveError> for Failure {
         match error {
             DriveError::NotFound { run_id } => Self::no_run(run_id.as_str()),
             DriveError::Busy { run_id, .. } => of(&StopReason::RunBusy, run_id.as_str(), what),
+            DriveError::Interrupted { run_id } => Self::stopped("interrupted", what)
+                .next(format!("cutter orchestrate resume --run-id {run_id}")),
             DriveError::Fenced { run_id } => of(&StopReason::Fenced, run_id.as_str(), what),
             DriveError::ReplayConflict { run_id, .. } => {
                 of(&StopReason::ReplayConflict, run_id.as_str(), what)

@@ -11,7 +11,7 @@ mod ports;
 mod process;
 
 pub(crate) use environment::{RandomIds, SystemClock, hex, now};
-pub(crate) use guard::{Driving, drive};
+pub(crate) use guard::{Driving, caught, drive};
 pub(crate) use hooks::tell;
 pub(crate) use keys::{
     KeySigner, duty_public_key, key_ring, load_pair, load_public, new_seed, public_half, read_seed,

@@ -88,6 +88,7 @@ impl Life {
             signatures: Arc::new(self.around(ports.signatures)),
             observer: ports.observer,
             own_gates: ports.own_gates,
+            interrupt: ports.interrupt,
         }
     }
 

@@ -33,6 +33,7 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use crate::approval::Ask;
 use crate::gate::GateReport;
@@ -47,6 +48,7 @@ use crate::port::run_store::{LockHolder, RunStore};
 use crate::port::signer::{SignatureVerifier, Signer};
 use crate::sidecar::{Considered, Sidecar, SidecarError, StopRecord};
 
+pub use authorize::approval_prefix;
 pub use create::{NewRun, cut};
 pub use plan_phases::plan_of;
 pub use resume::{ResumeOptions, resume};
@@ -85,6 +87,31 @@ pub struct Ports {
     pub observer: Arc<dyn Observer>,
     /// An embedder's own checks, appended to the phases' gates.
     pub own_gates: Vec<Arc<dyn OwnGate>>,
+    /// Whether to leave the run between two steps; [`Never`] for a command that a person typed.
+    pub interrupt: Arc<dyn Interrupt>,
+}
+
+/// Asked before each step of a run: a worker that must stop, or has lost its item, leaves the run
+/// whole between two steps, with [`DriveError::Interrupted`]. Nothing is recorded: any resume goes on.
+pub trait Interrupt: Send + Sync {
+    /// Whether to leave now.
+    fn is_asked(&self) -> bool;
+}
+
+/// Drives to the next rest.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Never;
+
+impl Interrupt for Never {
+    fn is_asked(&self) -> bool {
+        false
+    }
+}
+
+impl Interrupt for AtomicBool {
+    fn is_asked(&self) -> bool {
+        self.load(Ordering::SeqCst)
+    }
 }
 
 /// An embedder's own rule: named checks that join a phase's gate. A failing check fails
@@ -158,6 +185,12 @@ pub enum DriveError {
     /// STOP_FENCED: a newer driver has the run; this one wrote nothing more.
     #[error("run {run_id} was taken over by a newer driver; this process stopped writing")]
     Fenced {
+        /// The run.
+        run_id: RunId,
+    },
+    /// The driver was asked to leave, and did between two steps. Nothing is wrong with the run.
+    #[error("run {run_id} was left between two steps, as asked")]
+    Interrupted {
         /// The run.
         run_id: RunId,
     },

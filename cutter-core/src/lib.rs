@@ -19,6 +19,7 @@ pub mod detect;
 pub mod digest;
 pub mod drift;
 pub mod driver;
+pub mod fleet;
 pub mod gate;
 pub mod id;
 pub mod inspect;

@@ -42,6 +42,13 @@ impl RetryPolicy {
         Self { max_attempts: 5, max_failures: 5, base_ms: 1_000, cap_ms: 300_000, jitter: 20 }
     }
 
+    /// Items that drive a run: twenty attempts, 1 s to 30 s apart. A run is resumed and not begun
+    /// anew, so an attempt costs little, and workers that die must not use it up.
+    #[must_use]
+    pub const fn run_item() -> Self {
+        Self { max_attempts: 20, max_failures: 20, base_ms: 1_000, cap_ms: 30_000, jitter: 20 }
+    }
+
     /// The delay after `attempts` attempts, in milliseconds: base doubled for every attempt
     /// after the first, capped, less the jitter; never 0, never above the cap.
     #[must_use]

@@ -140,6 +140,7 @@ impl PgWorld {
             signatures: Arc::new(KeyRing::new(vec![self.sovereign.public(), self.keys.operator()])),
             observer: Arc::new(cutter_core::port::environment::Silent),
             own_gates: Vec::new(),
+            interrupt: Arc::new(cutter_core::driver::Never),
         }
     }
 

@@ -34,6 +34,11 @@ pub(crate) struct Driving<'a> {
     pub(crate) document_id: Option<&'a str>,
 }
 
+/// Runs what must not end the process: a bug inside is its text.
+pub(crate) fn caught<T>(what: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(what)).map_err(|_| last_panic())
+}
+
 /// Runs a command of the driver to its end.
 pub(crate) fn drive<F>(driving: Driving<'_>, command: F) -> Result<Driven, Failure>
 where

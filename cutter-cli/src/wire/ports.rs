@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cutter_core::approval::{ApprovalPolicy, Approver, SignaturePolicy};
-use cutter_core::driver::Ports;
+use cutter_core::driver::{Never, Ports};
 use cutter_core::port::PortError;
 use cutter_core::port::cut_request::CutRequests;
 use cutter_core::port::knowledge_base::KnowledgeBase;
@@ -139,6 +139,7 @@ pub(crate) fn open(config: &Config, out: &Out) -> Result<Opened, Failure> {
         signatures,
         observer: Arc::new(Shown::new(*out)),
         own_gates: Vec::new(),
+        interrupt: Arc::new(Never),
     };
     Ok(Opened { ports, requests: database, stores, backup_fingerprint })
 }

@@ -65,7 +65,7 @@ impl Run<'_> {
         }
         let missing = || Halt::stop(StopReason::Internal, "no request is open");
         let ask = self.sidecar.ask.clone().ok_or_else(missing)?;
-        let answer = match self.search(core::slice::from_ref(&ask), request_prefix(gate)).await? {
+        let answer = match self.search(core::slice::from_ref(&ask), approval_prefix(gate)).await? {
             Search::Answer(answer) => *answer,
             Search::Nothing(invalid) => {
                 self.ports.observer.progress(&crate::port::environment::Progress::Paused {
@@ -262,7 +262,7 @@ impl Run<'_> {
         }
         let kinds = stop_kinds(&self.sidecar, &stop).into_iter().filter(|k| *k != EscalationKind::Void);
         let asks: Vec<Ask> = kinds.map(|k| ask_for_stop(&self.sidecar, &stop, k)).collect();
-        let answer = match self.search(&asks, "SG3-").await? {
+        let answer = match self.search(&asks, approval_prefix(GateId::FailureEscalation)).await? {
             Search::Answer(answer) => *answer,
             Search::Nothing(_) => return Ok(Some(Outcome::Stopped(stop))),
         };
@@ -381,9 +381,12 @@ impl Run<'_> {
 /// Name of the intent that carries out a refusal.
 const REFUSAL: &str = "refusal";
 
-const fn request_prefix(gate: GateId) -> &'static str {
+/// How the file name of a document begins that may answer at this gate (spec 2 §2).
+#[must_use]
+pub const fn approval_prefix(gate: GateId) -> &'static str {
     match gate {
         GateId::CutAuthz => "SG1-cut-authz-approval",
+        GateId::FailureEscalation => "SG3-",
         _ => "SG2-lifecycle-authz-approval",
     }
 }

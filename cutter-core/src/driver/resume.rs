@@ -163,6 +163,10 @@ impl Run<'_> {
         }
         self.effects_stand().await?;
         loop {
+            if self.ports.interrupt.is_asked() {
+                let run_id = self.sidecar.run_id.clone();
+                return Err(Halt::Abort(Box::new(DriveError::Interrupted { run_id })));
+            }
             self.honour_stop_request().await?;
             let stage = self.stage()?;
             let outcome = match stage {

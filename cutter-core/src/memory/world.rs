@@ -322,6 +322,7 @@ impl From<MemoryPorts> for crate::driver::Ports {
             signatures: ports.signatures,
             observer: ports.observer,
             own_gates: Vec::new(),
+            interrupt: Arc::new(crate::driver::Never),
         }
     }
 }
