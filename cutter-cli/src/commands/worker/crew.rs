@@ -159,10 +159,10 @@ impl Crew {
         locked(&self.held).retain(|held| held.token != *token);
     }
 
-    /// Whether to look for leases that ran out: once in a quarter of a lease by any hand.
+    /// Whether to look for leases that ran out: once in a poll interval by any hand.
     pub(super) fn is_takeover_due(&self) -> bool {
         let mut last = locked(&self.taken_over);
-        let is_due = last.is_none_or(|at| at.elapsed() >= (self.lease / 4).min(Duration::from_secs(5)));
+        let is_due = last.is_none_or(|at| at.elapsed() >= self.poll);
         if is_due {
             *last = Some(Instant::now());
         }
