@@ -219,6 +219,30 @@ fn a_notice_wakes_a_worker_long_before_it_would_look() {
 }
 
 #[test]
+fn workers_that_finish_the_first_items_of_a_day_at_once_all_succeed() {
+    let stand = Stand::new();
+    let queues: Vec<_> = (0..6).map(|_| stand.queue()).collect();
+    for day in 0..12 {
+        let batch: Vec<NewItem> = (0..queues.len()).map(|n| new(&format!("{day}-{n}"))).collect();
+        block_on(queues[0].enqueue(&batch)).unwrap();
+        let claimed: Vec<WorkItem> = queues.iter().map(|queue| claim(queue)).collect();
+        let barrier = Barrier::new(queues.len());
+        std::thread::scope(|scope| {
+            for (queue, item) in queues.iter().zip(&claimed) {
+                let barrier = &barrier;
+                scope.spawn(move || {
+                    barrier.wait();
+                    let answers = block_on(queue.complete(&[item.token().unwrap()])).unwrap();
+                    assert_eq!(answers, [Answer::Applied(S::Completed)]);
+                });
+            }
+        });
+        stand.advance(Duration::from_secs(86_400));
+    }
+    assert_eq!(block_on(queues[0].statistics()).unwrap().count(S::Completed), 72);
+}
+
+#[test]
 fn a_day_goes_whole_and_its_keys_are_free_again() {
     let stand = Stand::new();
     let queue = stand.queue();
