@@ -210,7 +210,9 @@ BEGIN
         RETURN;
     END IF;
     PERFORM pg_advisory_xact_lock(hashtext('cutter_queue.fn_work_day'));
-    IF to_regclass('cutter_queue_day.' || v_name) IS NOT NULL THEN
+    -- By a snapshot of its own: to_regclass remembers what it did not find before the wait.
+    IF EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+               WHERE n.nspname = 'cutter_queue_day' AND c.relname = v_name) THEN
         RETURN;
     END IF;
     -- Attached rather than made in place: that does not wait for who writes to other days.

@@ -346,6 +346,8 @@ fn a_worker_that_was_stopped_and_goes_on_later_writes_nothing() {
 #[test]
 fn the_matrix_of_the_queue_is_exactly_the_documented_one() {
     let stand = Stand::new();
+    let day = "SET ROLE cutter_owner; SELECT cutter_queue.fn_work_day(date '2026-01-02')";
+    assert_eq!(said(&mut stand.admin(), day), None);
     let rows = stand
         .admin()
         .query(
@@ -376,6 +378,10 @@ fn the_matrix_of_the_queue_is_exactly_the_documented_one() {
             ["statistics", "item_targets", "item_check"].map(|f| format!("{role} EXECUTE fn_work_{f}")),
         );
     }
+    // Whoever takes backups reads everything, the days too.
+    let read = ["work_item", "work_ready", "work_wait", "work_lease", "work_done", "work_tally", "d20260102"];
+    expected.extend(read.map(|t| format!("cutter_ro SELECT {t}")));
+    expected.push("cutter_ro USAGE cutter_queue_day".to_owned());
     expected.extend(
         [
             "enqueue",

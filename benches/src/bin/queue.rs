@@ -1,10 +1,11 @@
 //! The queue: items enqueued, claimed and completed by several workers, every completion
 //! committed, leases on; then whether anything was lost or doubled. `--items N`, `--workers N`,
-//! `--batch N`, `--finished N` items stored before it begins; `--serve` prints a connection string
-//! and waits, for `benches/queue_peers`.
+//! `--batch N`; `--serve` prints a connection string and waits, for `benches/queue_peers/run`, which
+//! holds the rates against those of other queues on the same server.
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "a benchmark")]
 
 use std::collections::HashSet;
+use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use cutter_benches::pg::{argument, has};
@@ -54,14 +55,18 @@ fn measure(database: &TestDatabase, items: usize, workers: usize, batch: usize) 
         enqueued += block_on(queue.enqueue(chunk)).unwrap().iter().filter(|e| e.is_new).count();
     }
     let filled = began.elapsed();
-    let drain = Instant::now();
-    let done: Vec<Vec<ItemId>> = std::thread::scope(|scope| {
+    // Every worker is connected before the clock starts, as the peers' are.
+    let go = Barrier::new(workers + 1);
+    let (drained, done) = std::thread::scope(|scope| {
+        let go = &go;
         let threads: Vec<_> = (0..workers)
-            .map(|n| scope.spawn(move || work(database, Uuid::from_u128(n as u128 + 1), batch)))
+            .map(|n| scope.spawn(move || work(database, Uuid::from_u128(n as u128 + 1), batch, go)))
             .collect();
-        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        go.wait();
+        let drain = Instant::now();
+        let done: Vec<Vec<ItemId>> = threads.into_iter().map(|thread| thread.join().unwrap()).collect();
+        (drain.elapsed(), done)
     });
-    let drained = drain.elapsed();
     let all: Vec<ItemId> = done.iter().flatten().copied().collect();
     let distinct: HashSet<ItemId> = all.iter().copied().collect();
     let statistics = block_on(queue.statistics()).unwrap();
@@ -80,8 +85,10 @@ fn measure(database: &TestDatabase, items: usize, workers: usize, batch: usize) 
 }
 
 /// One worker's life: claim, do nothing, complete, until there is nothing.
-fn work(database: &TestDatabase, holder: Uuid, batch: usize) -> Vec<ItemId> {
+fn work(database: &TestDatabase, holder: Uuid, batch: usize, go: &Barrier) -> Vec<ItemId> {
     let queue = PgQueue::connect(database.dsn(Login::Exec));
+    block_on(queue.item_by_key("")).unwrap();
+    go.wait();
     let mut done = Vec::new();
     loop {
         let claimed = block_on(queue.claim(holder, batch as u32, LEASE)).unwrap();
