@@ -97,7 +97,7 @@ fn people(items: &[WorkItem], next: Option<&str>) -> String {
         vec![
             item.item.to_string(),
             item.priority.to_string(),
-            paint(state_style(item.state), item.state),
+            item.state.to_string(),
             item.key.clone(),
             item.failures.to_string(),
             why(item),
