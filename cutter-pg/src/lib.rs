@@ -5,6 +5,7 @@
 //! - [`cluster`]: the private server under the home folder
 //! - [`connection`]: an async handle over a blocking client on a thread of its own
 //! - [`database`]: the database port, one connection per login
+//! - [`PgLedger`]: the command ledger port
 //! - [`migrate`], [`migrations`]: forward-only schema changes
 //! - [`backup`], [`restore`]: a document's or the database's archive, and its way back
 //! - [`error`]: SQLSTATE to port errors
@@ -12,6 +13,7 @@
 pub mod backlog;
 pub mod backup;
 pub mod cluster;
+mod command_ledger;
 pub mod connection;
 mod cut_request;
 pub mod database;
@@ -31,4 +33,5 @@ mod survey;
 pub mod testing;
 mod verifier;
 
+pub use command_ledger::PgLedger;
 pub use database::PgDatabase;

@@ -44,6 +44,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "cut_request_grants",
         sql: include_str!("../migrations/0014_cut_request_grants.sql"),
     },
+    Migration {
+        version: 15,
+        name: "command_ledger",
+        sql: include_str!("../migrations/0015_command_ledger.sql"),
+    },
 ];
 
 /// Every migration that this binary knows, oldest first.
