@@ -26,6 +26,7 @@ use crate::port::{PortError, PortErrorKind, PortResult};
 
 pub mod backlog;
 pub mod backup;
+pub mod command_ledger;
 pub mod cut_request;
 pub mod database;
 pub mod environment;

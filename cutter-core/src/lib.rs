@@ -13,6 +13,7 @@ pub mod approval;
 pub mod attestation;
 pub mod backlog;
 pub mod canonical;
+pub mod command;
 pub mod compare;
 pub mod cut_request;
 pub mod detect;

@@ -57,6 +57,21 @@ pub const SLUG_MAX: usize = 64;
 /// Bytes of an actor's name, so that an index line holds it.
 pub const ACTOR_MAX_BYTES: usize = 64;
 
+/// Bytes of a command's kind, say `deployment.create`.
+pub const COMMAND_KIND_MAX_BYTES: usize = 64;
+
+/// Bytes of a command's idempotency key.
+pub const COMMAND_KEY_MAX_BYTES: usize = 200;
+
+/// Bytes of a command's canonical body, and of a recorded outcome: a ledger keeps both for ever.
+pub const COMMAND_BODY_MAX_BYTES: usize = 64 * 1024;
+
+/// Bytes of the words with a failure; more is cut at a character.
+pub const COMMAND_MESSAGE_MAX_BYTES: usize = 2_000;
+
+/// Milliseconds for which whoever claimed a command holds it: an adapter's call ends well before.
+pub const COMMAND_LEASE_MS: u64 = 60_000;
+
 /// Days between completion of a cut request and the removal of its staging rows (spec 5).
 pub const CLEANUP_AFTER_DAYS: u32 = 15;
 

@@ -22,6 +22,7 @@
 
 mod backlog;
 mod backup;
+mod command_ledger;
 mod consent;
 mod cut;
 mod cut_request;
@@ -41,6 +42,7 @@ mod work_queue;
 mod world;
 
 pub use backup::{MemoryBackupSource, MemoryBackupTarget, decipher};
+pub use command_ledger::MemoryLedger;
 pub use database::MemoryDatabase;
 pub use environment::{MemoryClock, MemoryIds, Recorder};
 pub use executor::block_on;

@@ -9,6 +9,7 @@ use core::fmt;
 
 pub mod backlog;
 pub mod backup;
+pub mod command_ledger;
 pub mod cut_request;
 pub mod database;
 pub mod effect;

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use cutter_core::conformance::backlog::BacklogUnderTest;
+use cutter_core::conformance::command_ledger::LedgerUnderTest;
 use cutter_core::conformance::cut_request::RequestsUnderTest;
 use cutter_core::conformance::database::DatabaseUnderTest;
 use cutter_core::conformance::signatures::SignaturesUnderTest;
 use cutter_core::conformance::work_queue::QueueUnderTest;
 use cutter_core::conformance::{
-    ConformanceFailure, Fresh, backlog, backup, cut_request, database, environment, knowledge_base,
-    run_store, signatures, work_queue,
+    ConformanceFailure, Fresh, backlog, backup, command_ledger, cut_request, database, environment,
+    knowledge_base, run_store, signatures, work_queue,
 };
 use cutter_core::memory::{BadSignature, Fault, FaultKind, MemoryWorkQueue, World, block_on};
 use cutter_core::port::work_queue::WorkQueue;
@@ -151,4 +152,14 @@ fn backlog_contracts() {
         Ok(BacklogUnderTest { backlog: ports.backlog, database })
     };
     all_held(block_on(backlog::run_all(build)), 13);
+}
+
+#[test]
+fn command_ledger_contracts() {
+    let build = || async {
+        let world = World::new(11);
+        let ledger = world.process().ledger();
+        Ok(LedgerUnderTest { ledger, pass: Box::new(move |millis| world.advance(millis)), keep: None })
+    };
+    all_held(block_on(command_ledger::run_all(build)), 18);
 }

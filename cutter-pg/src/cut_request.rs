@@ -72,7 +72,7 @@ fn standing(tx: &mut Transaction<'_>, id: Uuid) -> Result<CutRequest, PgError> {
 
 impl PgDatabase {
     /// One transaction of one login.
-    async fn on_requests<T, F>(&self, login: Login, op: &str, work: F) -> PortResult<T>
+    pub(crate) async fn on_requests<T, F>(&self, login: Login, op: &str, work: F) -> PortResult<T>
     where
         T: Send + 'static,
         F: Fn(&mut Transaction<'_>) -> Result<T, PgError> + Send + Sync + 'static,

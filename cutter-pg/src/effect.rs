@@ -250,7 +250,7 @@ fn write(
         return Err(ours("CUN01", format!("document {} was never registered", cx.fence.document_id)));
     }
     if let Some(record) = find_effect(client, &cx.key)? {
-        if record.payload_sha256 == cx.payload_sha256 {
+        if cutter_core::command::same_payload(&record.payload_sha256, &cx.payload_sha256) {
             return Ok(Opened::Recorded(record));
         }
         return Err(conflict(format!(

@@ -6,6 +6,7 @@
 //! - [`connection`]: an async handle over a blocking client on a thread of its own
 //! - [`database`]: the database port, one connection per login
 //! - [`queue`]: the work queue port, with connections of its own
+//! - [`PgLedger`]: the command ledger port
 //! - [`migrate`], [`migrations`]: forward-only schema changes
 //! - [`backup`], [`restore`]: a document's or the database's archive, and its way back
 //! - [`error`]: SQLSTATE to port errors
@@ -13,6 +14,7 @@
 pub mod backlog;
 pub mod backup;
 pub mod cluster;
+mod command_ledger;
 pub mod connection;
 mod cut_request;
 pub mod database;
@@ -33,5 +35,6 @@ mod survey;
 pub mod testing;
 mod verifier;
 
+pub use command_ledger::PgLedger;
 pub use database::PgDatabase;
 pub use queue::PgQueue;

@@ -45,6 +45,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0014_cut_request_grants.sql"),
     },
     Migration { version: 15, name: "work_queue", sql: include_str!("../migrations/0015_work_queue.sql") },
+    Migration {
+        version: 16,
+        name: "command_ledger",
+        sql: include_str!("../migrations/0016_command_ledger.sql"),
+    },
 ];
 
 /// Every migration that this binary knows, oldest first.

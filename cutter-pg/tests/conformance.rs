@@ -5,12 +5,13 @@
 use std::sync::Arc;
 
 use cutter_core::conformance::backlog::{self, BacklogUnderTest};
+use cutter_core::conformance::command_ledger::{self, LedgerUnderTest};
 use cutter_core::conformance::cut_request::{self, RequestsUnderTest};
 use cutter_core::conformance::database::{self, DatabaseUnderTest};
-use cutter_pg::PgDatabase;
 use cutter_pg::backup::PgBackupSource;
 use cutter_pg::login::Login;
 use cutter_pg::testing::{CommitProxy, Cut, TestServer};
+use cutter_pg::{PgDatabase, PgLedger};
 use futures_executor::block_on;
 
 #[test]
@@ -78,4 +79,16 @@ fn postgresql_keeps_every_contract_of_the_backlog() {
     };
     let held = block_on(backlog::run_all(build)).unwrap_or_else(|failure| panic!("{failure}"));
     assert!(held.len() >= 13, "only {held:?}");
+}
+
+#[test]
+fn postgresql_keeps_every_contract_of_the_command_ledger() {
+    let build = || async {
+        let stand = TestServer::shared().fresh_database();
+        let ledger = Arc::new(PgLedger::connect(stand.dsn(Login::Exec), stand.dsn(Login::Ro)));
+        let pass = Box::new(|millis| std::thread::sleep(std::time::Duration::from_millis(millis)));
+        Ok(LedgerUnderTest { ledger, pass, keep: Some(Box::new(stand)) })
+    };
+    let held = block_on(command_ledger::run_all(build)).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(held.len() >= 18, "only {held:?}");
 }

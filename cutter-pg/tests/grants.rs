@@ -15,7 +15,8 @@ const IU_TABLES: &str = "source_document source_version information_unit unit_ve
     iu_staging_record iu_staging_payload v_current_unit";
 const GOVERNANCE_TABLES: &str = "cut_change_set change_set_void manifest_envelope review_decision review_approval \
     approval_use dot_pair_signature verify_result decision_backlog_entry decision_backlog_history \
-    decision_backlog_sweep_log run_effect run_fence grant_expectation backlog_promotion_check";
+    decision_backlog_sweep_log run_effect run_fence grant_expectation backlog_promotion_check \
+    command command_attempt command_settlement command_open v_command";
 const OBSERVE: &str = "cutter_governance.fn_survey cutter_governance.fn_base_state \
     cutter_governance.fn_base_state_tables cutter_governance.fn_backlog_targets cutter_governance.fn_catalogue \
     cutter_governance.fn_catalogue_stamp \
@@ -111,7 +112,9 @@ fn expected() -> BTreeSet<String> {
     }
     for role in ["cutter_exec", "cutter_verify", "cutter_review", "cutter_ro"] {
         add(role, "EXECUTE", "cutter_governance.", "fn_cut_request_targets fn_cut_signal_statuses");
+        add(role, "EXECUTE", "cutter_governance.", "fn_command_targets");
     }
+    add("cutter_exec", "EXECUTE", "cutter_governance.", "fn_command_claim fn_command_settle");
     add("cutter_exec", "EXECUTE", "", REQUEST_EXEC);
     add(
         "cutter_review",

@@ -4,6 +4,8 @@
 //! Each example shows one thing and nothing else; run them with
 //! `cargo run -p cutter-examples --example <name>`.
 
+pub mod commands;
+
 use std::collections::BTreeMap;
 
 use cutter_core::approval::{ApprovalPolicy, Approver, Ask, SignaturePolicy, render_approval};

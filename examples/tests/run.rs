@@ -1,6 +1,8 @@
 //! Every example is run.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "../examples/commands.rs"]
+mod commands;
 #[path = "../examples/crash_your_ports.rs"]
 mod crash_your_ports;
 #[path = "../examples/dry_run.rs"]
@@ -15,7 +17,8 @@ type Main = fn() -> cutter_examples::Result<()>;
 
 #[test]
 fn all_examples_run() {
-    let all: [(&str, Main); 4] = [
+    let all: [(&str, Main); 5] = [
+        ("commands", commands::main),
         ("crash_your_ports", crash_your_ports::main),
         ("dry_run", dry_run::main),
         ("own_gate", own_gate::main),

@@ -5,6 +5,8 @@
 //! `CUTTER_BLESS=1 cargo test -p cutter-tests --test docs` writes the generated pages.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "docs/boundary.rs"]
+mod boundary;
 #[path = "docs/commands.rs"]
 mod commands;
 #[path = "docs/generated.rs"]

@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 
 use super::DriveError;
 use super::run::{Halt, Run};
+use crate::command::same_payload;
 use crate::digest::Digest;
 use crate::drift;
 use crate::gate::GateReport;
@@ -263,7 +264,7 @@ impl Run<'_> {
         record: EffectRecord,
         p: &Performance<'_>,
     ) -> Result<(EffectRecord, GateReport), Halt> {
-        if record.payload_sha256 != p.payload {
+        if !same_payload(&record.payload_sha256, &p.payload) {
             return Err(Halt::stop(
                 StopReason::ReplayConflict,
                 format!(

@@ -15,6 +15,7 @@ use uuid::Uuid;
 
 use super::observe::{self, Catalogue};
 use super::rows::{ApprovalUseRow, HistoryRow, Tables};
+use crate::command::same_payload;
 use crate::machine::backlog::{BACKLOG, BacklogState};
 use crate::port::database::StructuralFacts;
 use crate::port::effect::{
@@ -109,7 +110,7 @@ pub(super) fn perform(
         return Err(PortError::new("database", op, PortErrorKind::Deadline, "nothing is left of the cap"));
     }
     if let Some(record) = tables.effects.get(&cx.key) {
-        if record.payload_sha256 == cx.payload_sha256 {
+        if same_payload(&record.payload_sha256, &cx.payload_sha256) {
             return Ok(Performed::Recorded(Box::new(record.clone())));
         }
         let message = format!(

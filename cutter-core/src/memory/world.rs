@@ -9,6 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use jiff::Timestamp;
 
 use super::backup::{Backups, MemoryBackupSource, MemoryBackupTarget};
+use super::command_ledger::{Commands, MemoryLedger};
 use super::database::MemoryDatabase;
 use super::environment::{MemoryClock, MemoryIds, Recorder};
 use super::fault::{Call, Fault, FaultPlan, Life, Passage, hide, unknown};
@@ -44,6 +45,7 @@ pub(super) struct Data {
     pub(super) documents: Documents,
     pub(super) runs: Runs,
     pub(super) backups: Backups,
+    pub(super) commands: Commands,
     pub(super) keys: KeyRing,
 }
 
@@ -70,6 +72,7 @@ impl World {
             documents: Documents::default(),
             runs: Runs::default(),
             backups: Backups::new(fingerprint(seed, "backup")),
+            commands: Commands::default(),
             keys: KeyRing::new(seed),
         };
         Self(Arc::new(Mutex::new(Inner { data, lives: Vec::new() })))
@@ -187,6 +190,12 @@ impl Process {
             signatures: Arc::new(MemorySignatures(self.clone())),
             observer: Arc::new(self.recorder.clone()),
         }
+    }
+
+    /// The command ledger, bound to this life.
+    #[must_use]
+    pub fn ledger(&self) -> Arc<MemoryLedger> {
+        Arc::new(MemoryLedger(self.clone()))
     }
 
     /// The calls of this life so far, in order.

@@ -10,7 +10,7 @@ use cutter_core::machine::graph::Diagram;
 use cutter_core::machine::work_item::WORK_ITEM;
 use cutter_core::stop::{StopClass, StopReason};
 
-use super::{none, profiles, read, root};
+use super::{boundary, none, profiles, read, root};
 
 const RUN_ID: &str = "RUN";
 
@@ -150,6 +150,7 @@ fn generated_pages_are_fresh() {
         ("docs/invariants.md", invariants_markdown()),
         ("docs/stop-codes.md", stop_codes()),
         ("docs/machines.md", machines()),
+        ("docs/commands.md", with_part("docs/commands.md", "commands", &boundary::tables())),
         ("cutter-core/src/profile/schema.md", profiles::schema()),
         ("docs/profile-fields.md", profiles::schema()),
         ("docs/profiles.md", with_part("docs/profiles.md", "profiles", &profiles::built_in())),
