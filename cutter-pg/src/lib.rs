@@ -5,6 +5,7 @@
 //! - [`cluster`]: the private server under the home folder
 //! - [`connection`]: an async handle over a blocking client on a thread of its own
 //! - [`database`]: the database port, one connection per login
+//! - [`run_store`]: the state of runs, shared by workers
 //! - [`migrate`], [`migrations`]: forward-only schema changes
 //! - [`backup`], [`restore`]: a document's or the database's archive, and its way back
 //! - [`error`]: SQLSTATE to port errors
@@ -26,9 +27,11 @@ mod reader;
 pub mod restore;
 mod reviewer;
 mod row;
+pub mod run_store;
 mod survey;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod verifier;
 
 pub use database::PgDatabase;
+pub use run_store::PgRunStore;

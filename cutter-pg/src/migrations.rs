@@ -44,6 +44,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "cut_request_grants",
         sql: include_str!("../migrations/0014_cut_request_grants.sql"),
     },
+    Migration { version: 15, name: "run_store", sql: include_str!("../migrations/0015_run_store.sql") },
 ];
 
 /// Every migration that this binary knows, oldest first.
