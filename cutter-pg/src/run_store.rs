@@ -119,6 +119,29 @@ impl PgRunStore {
         Ok(Some(holder))
     }
 
+    /// Looks at the store and changes nothing.
+    ///
+    /// # Errors
+    /// The database's: the server does not answer, or the schema has no run store yet.
+    pub async fn probe(&self) -> PortResult<RunStoreProbe> {
+        self.call("probe", Access::Read, |s| {
+            let row = s.one(
+                "SELECT has_function_privilege('cutter_run.fn_run_publish(text, bigint, bytea, bigint, bigint)',
+                        'EXECUTE') AS may_save,
+                    (SELECT count(*) FROM cutter_run.run) AS runs,
+                    (SELECT count(*) FROM cutter_run.lease l
+                     WHERE l.released_at IS NULL AND l.expires_at > clock_timestamp()) AS leases",
+                &[],
+            )?;
+            Ok(RunStoreProbe {
+                may_save: get(&row, "may_save")?,
+                runs: unsigned(&row, "runs")?,
+                leases: unsigned(&row, "leases")?,
+            })
+        })
+        .await
+    }
+
     async fn call<T, F>(&self, op: &'static str, access: Access, work: F) -> PortResult<T>
     where
         T: Send + 'static,
@@ -152,8 +175,26 @@ impl std::fmt::Debug for PgRunStore {
     }
 }
 
+/// What the server or the way to it refuses is the database's; everything else is the store's own.
 fn error(op: &str, kind: PortErrorKind, message: impl Into<String>) -> PortError {
-    PortError::new(PORT, format!("run_store {op}"), kind, message)
+    use PortErrorKind as K;
+    match kind {
+        K::Unavailable | K::OutcomeUnknown | K::Denied | K::Full => {
+            PortError::new(PORT, format!("run_store {op}"), kind, message)
+        }
+        _ => PortError::new("run_store", op, kind, message),
+    }
+}
+
+/// What a look at the store found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunStoreProbe {
+    /// Whether this login may save.
+    pub may_save: bool,
+    /// How many runs are there.
+    pub runs: u64,
+    /// How many leases stand.
+    pub leases: u64,
 }
 
 /// A sidecar is a JSON document of bounded size.
