@@ -102,21 +102,19 @@ impl PgRunStore {
     }
 
     /// Ends the lease of whoever holds the run now, in a person's name: its holder is refused at
-    /// its next save, and the lock is free. Gives who it was, or `None` if nobody held it.
+    /// its next save, and the lock is free. Gives who it was, or `None` if nobody held it (any more).
     ///
     /// # Errors
     /// The database's; `Denied` with the reader's login.
     pub async fn end_lease(&self, run_id: &RunId) -> PortResult<Option<LockHolder>> {
         let Some((holder, token)) = self.standing_lease(run_id).await? else { return Ok(None) };
         let run = run_id.to_string();
-        let released = self
+        let is_ended: bool = self
             .call("end_lease", Access::Write, move |s| {
-                s.one("SELECT cutter_run.fn_lease_release($1, $2)", &[&run, &token])
-                    .and_then(|row| get(&row, 0))
+                get(&s.one("SELECT cutter_run.fn_lease_release($1, $2)", &[&run, &token])?, 0)
             })
             .await?;
-        let _: bool = released;
-        Ok(Some(holder))
+        Ok(is_ended.then_some(holder))
     }
 
     /// Looks at the store and changes nothing.

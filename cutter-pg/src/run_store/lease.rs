@@ -15,6 +15,9 @@ use crate::error::PgError;
 /// How long giving a lease back may keep its holder; then it runs out by itself.
 const RELEASE_WAIT: Duration = Duration::from_secs(3);
 
+/// The longest lease that the schema gives.
+const MAX_LEASE: Duration = Duration::from_hours(24);
+
 /// One lease, by run.
 struct Lease {
     token: i64,
@@ -47,7 +50,7 @@ impl Leases {
     }
 
     pub(super) fn set_length(&self, length: Duration) {
-        self.state().length = length;
+        self.state().length = length.clamp(Duration::from_millis(1), MAX_LEASE);
     }
 
     pub(super) fn length_ms(&self) -> i64 {

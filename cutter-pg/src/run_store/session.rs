@@ -217,5 +217,11 @@ fn to_port(op: &str, failure: PgError) -> cutter_core::port::PortError {
         PortErrorKind::Deadline => PortErrorKind::Unavailable,
         kind => kind,
     };
-    error(op, kind, failure.to_string())
+    match failure {
+        // A statement that the server does not understand: the schema is another one.
+        PgError::Database { .. } if kind == PortErrorKind::Invalid => {
+            failure.to_port(format!("run_store {op}"))
+        }
+        _ => error(op, kind, failure.to_string()),
+    }
 }
