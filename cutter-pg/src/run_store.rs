@@ -58,8 +58,6 @@ pub struct PgRunStore {
 struct Shared {
     sessions: Sessions,
     leases: Leases,
-    /// What a person is told instead of a path.
-    place: String,
 }
 
 impl PgRunStore {
@@ -67,8 +65,7 @@ impl PgRunStore {
     /// only reads: the server refuses its writes.
     #[must_use]
     pub fn connect(dsn: Dsn) -> Self {
-        let place = format!("{} cutter_run.revision", dsn.redacted());
-        let shared = Shared { sessions: Sessions::new(dsn, LIMIT), leases: Leases::new(LEASE), place };
+        let shared = Shared { sessions: Sessions::new(dsn, LIMIT), leases: Leases::new(LEASE) };
         Self { shared: Arc::new(shared) }
     }
 
@@ -169,7 +166,7 @@ impl PgRunStore {
 
 impl std::fmt::Debug for PgRunStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("PgRunStore").field("place", &self.shared.place).finish()
+        f.debug_struct("PgRunStore").field("statements", &self.statements()).finish_non_exhaustive()
     }
 }
 
@@ -445,8 +442,9 @@ impl RunStore for PgRunStore {
         .await
     }
 
+    /// The same for every worker, whatever way it connects: documents of the run show it.
     fn sidecar_location(&self, run_id: &RunId) -> String {
-        format!("{}, run {run_id}", self.shared.place)
+        format!("database:cutter_run.revision/{run_id}")
     }
 }
 
