@@ -367,7 +367,7 @@ fn nothing_of_the_run_store_is_written_past_its_functions() {
     assert_eq!(admin.batch_execute(gap).unwrap_err().as_db_error().unwrap().code().code(), "23503");
     // A reader reads, and is told that it may not write.
     let reader = PgRunStore::connect(database.dsn(Login::Ro));
-    assert_eq!(block_on(reader.list()).unwrap(), [run.clone()]);
+    assert_eq!(block_on(reader.list()).unwrap(), std::slice::from_ref(&run));
     assert_eq!(block_on(reader.load(&run)).unwrap().unwrap().bytes, b"1");
     assert_eq!(block_on(reader.publish(&run, 1, b"2")).unwrap_err().kind, K::Denied);
 }

@@ -16,7 +16,7 @@ use crate::error::PgError;
 const RELEASE_WAIT: Duration = Duration::from_secs(3);
 
 /// The longest lease that the schema gives.
-const MAX_LEASE: Duration = Duration::from_hours(24);
+const MAX_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// One lease, by run.
 struct Lease {
