@@ -31,6 +31,7 @@ use crate::failure::Failure;
 pub(crate) const VARIABLES: &[(&str, &str)] = &[
     ("CUTTER_CONFIG", "configuration file"),
     ("CUTTER_HOME", "home folder"),
+    ("CUTTER_RUNS", "where the state of runs is: file or pg"),
     ("CUTTER_RUNS_DIR", "folder of the runs"),
     ("CUTTER_KB_DIR", "folder of the knowledge base"),
     ("CUTTER_KB", "URL of the knowledge base"),
@@ -50,6 +51,30 @@ pub(crate) struct Overrides {
     pub(crate) config: Option<PathBuf>,
     pub(crate) home: Option<PathBuf>,
     pub(crate) actor: Option<String>,
+}
+
+/// Where the state of runs is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub(crate) enum RunsIn {
+    /// In folders below `runs_dir`.
+    #[default]
+    File,
+    /// In the database, where every worker reaches it.
+    Pg,
+}
+
+impl RunsIn {
+    /// As the configuration writes it.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::File => "file",
+            Self::Pg => "pg",
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        [Self::File, Self::Pg].into_iter().find(|place| place.as_str() == text)
+    }
 }
 
 /// A person: who they are is their key (D31).
@@ -114,6 +139,8 @@ pub(crate) struct Config {
     /// Where the file is, or would be.
     pub(crate) file_path: PathBuf,
     pub(crate) home: PathBuf,
+    /// Where the state of runs is.
+    pub(crate) runs: RunsIn,
     pub(crate) runs_dir: PathBuf,
     /// The folder of the knowledge base, where it is one.
     pub(crate) kb_dir: PathBuf,
@@ -177,6 +204,7 @@ impl Config {
     ) -> Result<Self, Failure> {
         let var_path = |name: &str| env(name).map(PathBuf::from);
         let runs_dir = root.path("runs_dir")?;
+        let runs = read_runs(root, env)?;
         let (kb_dir, kb_url) = place::knowledge_base(root, file_path, env)?;
         let actor = root.string("actor")?;
         let mut database = root.section("database")?;
@@ -209,6 +237,7 @@ impl Config {
             file: None,
             file_path: file_path.to_owned(),
             home: home.to_owned(),
+            runs,
             runs_dir: var_path("CUTTER_RUNS_DIR").or(runs_dir).unwrap_or_else(|| home.join("runs")),
             kb_dir: kb_dir.unwrap_or_else(|| home.join("kb")),
             kb_url,
@@ -286,6 +315,20 @@ fn check_actor(actor: &str) -> Result<(), Failure> {
         ));
     }
     Ok(())
+}
+
+/// `runs`, by variable or file.
+fn read_runs(root: &mut Section<'_>, env: &dyn Fn(&str) -> Option<String>) -> Result<RunsIn, Failure> {
+    let from_file = match root.string("runs")? {
+        None => RunsIn::default(),
+        Some(text) => RunsIn::parse(&text).ok_or_else(|| root.refuse("runs", "file or pg"))?,
+    };
+    match env("CUTTER_RUNS") {
+        None => Ok(from_file),
+        Some(text) => RunsIn::parse(&text).ok_or_else(|| {
+            Failure::usage("CUTTER_RUNS cannot be used").broken("config.runs", "file or pg", text)
+        }),
+    }
 }
 
 fn fingerprint(section: &mut Section<'_>, key: &'static str) -> Result<Option<Fingerprint>, Failure> {

@@ -19,6 +19,6 @@ pub(crate) use keys::{
 };
 pub(crate) use objects::{backup_target, knowledge_base, open_backup, place, unnamed};
 pub(crate) use ports::{
-    Opened, Stores, connections, file_failure, open, policy, private_cluster, reader, stores,
+    Opened, Stores, connections, file_failure, open, policy, private_cluster, reader, shared_runs, stores,
 };
 pub(crate) use process::{caller, prepare_process, variable};

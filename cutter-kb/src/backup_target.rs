@@ -26,6 +26,7 @@ const RECORDED: &str = "pre_write.gpg";
 pub struct FolderBackupTarget {
     store: FileRunStore,
     recipient: Recipient,
+    makes_folders: bool,
 }
 
 /// What was stored; the sidecar records it.
@@ -68,7 +69,14 @@ impl FolderBackupTarget {
     /// Backups into the run folders of `store`, encrypted to `recipient`.
     #[must_use]
     pub fn new(store: FileRunStore, recipient: Recipient) -> Self {
-        Self { store, recipient }
+        Self { store, recipient, makes_folders: false }
+    }
+
+    /// Makes the folder of a run that has none: for runs whose state is elsewhere.
+    #[must_use]
+    pub fn making_folders(mut self) -> Self {
+        self.makes_folders = true;
+        self
     }
 
     /// The recipient that everything is encrypted to.
@@ -154,6 +162,9 @@ impl FolderBackupTarget {
     }
 
     fn run(&self, run_id: &str) -> FileResult<Folder> {
+        if self.makes_folders {
+            return self.store.make_run_folder(run_id);
+        }
         self.store.run(run_id)?.ok_or_else(|| self.store.no_run("backup", run_id))
     }
 

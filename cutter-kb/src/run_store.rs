@@ -359,6 +359,12 @@ impl FileRunStore {
         }
     }
 
+    /// The run's folder, made if it is not there: for what belongs to a run whose state is elsewhere.
+    pub(crate) fn make_run_folder(&self, run_id: &str) -> FileResult<Folder> {
+        check_run_id(&self.root, run_id)?;
+        Folder::open_or_make(&self.root)?.make_folder(run_id)
+    }
+
     pub(crate) fn no_run(&self, op: &'static str, run_id: &str) -> FileError {
         FileError::new(PortErrorKind::NotFound, op, self.run_path(run_id), "there is no such run")
     }

@@ -302,6 +302,13 @@ fn a_backup_is_published_once_recorded_and_restored() {
     let (_root, store) = store();
     let (pair, target) = target(&store);
     assert_eq!(target.begin("r", 1).unwrap_err().kind, PortErrorKind::NotFound);
+    // Where the run's state is elsewhere, its folder is made for the backup alone.
+    let elsewhere = target.clone().making_folders();
+    assert!(elsewhere.writable("elsewhere") && !target.writable("r"));
+    elsewhere.begin("elsewhere", 1).unwrap().finish().unwrap();
+    assert!(elsewhere.rehash("elsewhere", "pre_write.1.gpg").unwrap().bytes > 0);
+    assert_eq!(store.list().unwrap(), Vec::<String>::new(), "a backup is no run");
+    assert!(elsewhere.begin("../out", 1).is_err());
     store.create("r", b"{}").unwrap();
     let mut writer = target.begin("r", 1).unwrap();
     writer.write_all(b"rows").unwrap();

@@ -123,6 +123,17 @@ impl Connection {
         answer.await.unwrap_or_else(|_| Err(thread_gone()))
     }
 
+    /// Hands a job over and does not wait for its answer.
+    ///
+    /// # Errors
+    /// [`PgError::Connection`] if the session is lost.
+    pub(crate) fn post<F>(&self, job: F) -> Result<(), PgError>
+    where
+        F: FnOnce(&mut Client) -> Result<(), PgError> + Send + 'static,
+    {
+        self.hand_over(job).map(|_| ())
+    }
+
     /// As [`Self::run`], ended after `limit`, which includes the wait behind earlier jobs.
     /// Costs a short-lived thread.
     ///

@@ -7,7 +7,7 @@
 //!
 //! | code | means | kind |
 //! | --- | --- | --- |
-//! | `CUF..` | fence: a newer driver holds the run | `Fenced` |
+//! | `CUF..` | fence or lease: a newer driver holds the run | `Fenced` |
 //! | `CUC..` | another value stands there, or the row moved on | `Conflict` |
 //! | `CUD..` | this principal may not do this | `Denied` |
 //! | `CUN..` | what was named is not there | `NotFound` |

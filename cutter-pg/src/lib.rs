@@ -7,6 +7,7 @@
 //! - [`database`]: the database port, one connection per login
 //! - [`queue`]: the work queue port, with connections of its own
 //! - [`PgLedger`]: the command ledger port
+//! - [`run_store`]: the state of runs, shared by workers
 //! - [`migrate`], [`migrations`]: forward-only schema changes
 //! - [`backup`], [`restore`]: a document's or the database's archive, and its way back
 //! - [`error`]: SQLSTATE to port errors
@@ -30,6 +31,7 @@ mod reader;
 pub mod restore;
 mod reviewer;
 mod row;
+pub mod run_store;
 mod survey;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -38,3 +40,4 @@ mod verifier;
 pub use command_ledger::PgLedger;
 pub use database::PgDatabase;
 pub use queue::PgQueue;
+pub use run_store::PgRunStore;

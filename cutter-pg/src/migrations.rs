@@ -50,6 +50,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "command_ledger",
         sql: include_str!("../migrations/0016_command_ledger.sql"),
     },
+    Migration { version: 17, name: "run_store", sql: include_str!("../migrations/0017_run_store.sql") },
 ];
 
 /// Every migration that this binary knows, oldest first.

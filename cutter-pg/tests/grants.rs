@@ -133,6 +133,16 @@ fn expected() -> BTreeSet<String> {
         "",
         "public.fn_cut_verify_cut iu_core.fn_iu_op_verify_cut cutter_governance.fn_cut_request_follow",
     );
+    for role in ["cutter_exec", "cutter_ro"] {
+        add(role, "SELECT", "cutter_run.", "run revision lease claim stop_request");
+        add(role, "USAGE", "", "cutter_run");
+    }
+    add(
+        "cutter_exec",
+        "EXECUTE",
+        "cutter_run.",
+        "fn_run_create fn_run_publish fn_lease_take fn_lease_renew fn_lease_release fn_claim_put fn_stop_request",
+    );
     for role in LOGINS {
         add(
             role,
@@ -153,7 +163,7 @@ fn held(world: &World) -> BTreeSet<String> {
         .query(
             "WITH roles AS (SELECT unnest($1::text[]) AS role), ours AS (
                  SELECT oid, nspname FROM pg_namespace
-                 WHERE nspname IN ('iu_core', 'cutter_governance', 'cutter_queue', 'public'))
+                 WHERE nspname IN ('iu_core', 'cutter_governance', 'cutter_queue', 'cutter_run', 'public'))
              SELECT r.role || ' ' || p.privilege || ' ' || o.nspname || '.' || c.relname
              FROM roles r, pg_class c JOIN ours o ON o.oid = c.relnamespace,
                  unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE', 'TRUNCATE', 'REFERENCES', 'TRIGGER']) AS p(privilege)
@@ -170,7 +180,7 @@ fn held(world: &World) -> BTreeSet<String> {
              UNION ALL
              SELECT r.role || ' ' || p.privilege || ' ' || n.nspname
              FROM roles r, pg_namespace n, unnest(ARRAY['USAGE', 'CREATE']) AS p(privilege)
-             WHERE n.nspname IN ('iu_core', 'cutter_governance', 'cutter_queue', 'public')
+             WHERE n.nspname IN ('iu_core', 'cutter_governance', 'cutter_queue', 'cutter_run', 'public')
                  AND has_schema_privilege(r.role, n.oid, p.privilege)
              UNION ALL
              SELECT r.role || ' ' || p.privilege || ' database'
@@ -240,6 +250,14 @@ fn the_probe_finds_each_thing_that_is_wrong() {
         (
             "GRANT UPDATE (title) ON iu_core.source_document TO directus",
             "REVOKE UPDATE (title) ON iu_core.source_document FROM directus",
+        ),
+        (
+            "GRANT INSERT ON cutter_run.revision TO cutter_exec",
+            "REVOKE INSERT ON cutter_run.revision FROM cutter_exec",
+        ),
+        (
+            "GRANT EXECUTE ON FUNCTION cutter_run.fn_run_publish TO cutter_verify",
+            "REVOKE EXECUTE ON FUNCTION cutter_run.fn_run_publish FROM cutter_verify",
         ),
         ("GRANT cutter_owner TO cutter_ro", "REVOKE cutter_owner FROM cutter_ro"),
         ("ALTER ROLE cutter_verify BYPASSRLS", "ALTER ROLE cutter_verify NOBYPASSRLS"),

@@ -199,7 +199,8 @@ fn prepare(cx: &Context, home: &Path) -> Result<(), Failure> {
     // a named configuration must be there, and init is what makes it
     let mut first = cx.clone();
     first.overrides.config = None;
-    let args = InitArgs { sovereign: Some(SOVEREIGN.to_owned()), public_key: None, no_database: true };
+    let args =
+        InitArgs { sovereign: Some(SOVEREIGN.to_owned()), public_key: None, no_database: true, runs: None };
     init::init(&first, &args)?;
     let config = demo_config(cx)?;
     crate::commands::db::bring_up(&config)?;

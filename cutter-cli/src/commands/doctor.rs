@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use cutter_core::port::database::Reader as _;
 use cutter_kb::object_store::{KbUrl, create_race};
+use cutter_kb::run_store::FileRunStore;
 use cutter_pg::cluster::ClusterStatus;
 use futures_executor::block_on;
 use serde::Serialize;
@@ -13,7 +14,7 @@ use serde_json::json;
 
 use crate::app::Context;
 use crate::commands::db;
-use crate::config::{Config, VARIABLES};
+use crate::config::{Config, RunsIn, VARIABLES};
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{BAD, GOOD, HEAD, WARN, paint};
@@ -118,7 +119,12 @@ fn look(config: &Config, findings: &mut Findings) {
         ),
     }
     folder("home", &config.home, findings);
-    folder("runs", &config.runs_dir, findings);
+    if config.runs == RunsIn::File || config.backup_url.is_none() {
+        folder(if config.runs == RunsIn::File { "runs" } else { "backups" }, &config.runs_dir, findings);
+    }
+    if config.runs == RunsIn::Pg {
+        shared_places(config, findings);
+    }
     match &config.kb_url {
         Some(url) => store("knowledge base", url, findings),
         None => folder("knowledge base", &config.kb_dir, findings),
@@ -327,6 +333,9 @@ fn postgres(config: &Config, findings: &mut Findings) {
             return findings.add(Status::Bad, "schema", detail, "cutter db migrate");
         }
     }
+    if config.runs == RunsIn::Pg {
+        shared_runs(config, findings);
+    }
     let grants = wire::reader(config).and_then(|database| Ok(block_on(database.grants())?));
     match grants {
         Err(failure) => findings.failure("grants", &failure),
@@ -338,6 +347,49 @@ fn postgres(config: &Config, findings: &mut Findings) {
                 findings.add(Status::Bad, "grants", faults.join("; "), "cutter db check -v");
             }
         }
+    }
+}
+
+/// Whoever shares runs shares what belongs to them: a folder of this home is no such place.
+fn shared_places(config: &Config, findings: &mut Findings) {
+    let own = |path: &Path| path.starts_with(&config.home);
+    for (name, is_own, fix) in [
+        ("shared backups", config.backup_url.is_none() && own(&config.runs_dir), "set backup.url"),
+        ("shared knowledge base", config.kb_url.is_none() && own(&config.kb_dir), "set kb or kb_dir"),
+    ] {
+        if is_own {
+            let detail =
+                "runs are shared, but this is in this home: a worker with another home finds nothing";
+            let fix = format!("{fix} in {} to a place that every worker reaches", config.file_path.display());
+            findings.add(Status::Warn, name, detail, fix);
+        }
+    }
+    let left = FileRunStore::new(&config.runs_dir).list().map_or(0, |runs| runs.len());
+    if left > 0 {
+        let detail = format!("{left} runs of before are in {}", config.runs_dir.display());
+        findings.add(
+            Status::Warn,
+            "runs in files",
+            detail,
+            "CUTTER_RUNS=file cutter orchestrate list --open",
+        );
+    }
+}
+
+/// The run store in the database: there, and to be written by this deployment.
+fn shared_runs(config: &Config, findings: &mut Findings) {
+    match wire::shared_runs(config).and_then(|store| Ok(block_on(store.probe())?)) {
+        Err(failure) => findings.failure("runs", &failure),
+        Ok(probe) if probe.may_save => {
+            let detail = format!("in the database: {} runs, {} held now", probe.runs, probe.leases);
+            findings.ok("runs", detail);
+        }
+        Ok(_) => findings.add(
+            Status::Bad,
+            "runs",
+            "in the database, and the login that is configured may not save there",
+            "set database.executor or CUTTER_DSN_EXECUTOR",
+        ),
     }
 }
 

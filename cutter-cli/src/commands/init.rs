@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::app::Context;
 use crate::commands::db;
-use crate::config::{Config, actor_block, template};
+use crate::config::{Config, RunsIn, actor_block, template};
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, GOOD, HEAD, paint};
 use crate::wire;
@@ -27,7 +27,8 @@ Examples:
   cutter init
   cutter init --sovereign sue
   cutter init --sovereign sue --public-key sue.asc
-  cutter init --no-database --home /srv/cutter")]
+  cutter init --no-database --home /srv/cutter
+  cutter init --runs pg")]
 pub(crate) struct InitArgs {
     /// Add a person who may approve; makes a key unless --public-key gives one.
     #[arg(long, value_name = "NAME")]
@@ -38,6 +39,10 @@ pub(crate) struct InitArgs {
     /// Do not make or migrate a database.
     #[arg(long)]
     pub(crate) no_database: bool,
+    /// Where the state of runs is: `file`, in this home, or `pg`, in the database, where several
+    /// workers share it. Written into a new cutter.toml.
+    #[arg(long, value_name = "WHERE")]
+    pub(crate) runs: Option<RunsIn>,
 }
 
 /// One thing that init looks after.
@@ -81,6 +86,15 @@ fn next(config: &Config) -> Vec<String> {
 /// Makes what is missing.
 pub(crate) fn init(cx: &Context, args: &InitArgs) -> Result<Vec<Made>, Failure> {
     let config = cx.config()?;
+    if let Some(wanted) = args.runs.filter(|wanted| config.file.is_some() && *wanted != config.runs) {
+        let (wanted, found) = (wanted.as_str(), config.runs.as_str());
+        return Err(Failure::usage("where the state of runs is was settled before")
+            .broken("config.runs", wanted, found)
+            .next(format!(
+                "set runs = \"{wanted}\" in {}, once no run is open",
+                config.file_path.display()
+            )));
+    }
     let mut made = Vec::new();
     folder(&config.home, "home", &mut made)?;
     let keys = config.home.join("keys");
@@ -100,7 +114,7 @@ pub(crate) fn init(cx: &Context, args: &InitArgs) -> Result<Vec<Made>, Failure> 
         let what = "backup key";
         pair("cutter backup", KeyKind::Encrypt, &backup_secret, &config.keys.backup_public, what, &mut made)?;
     }
-    configuration(&config, &operator_public, &mut made)?;
+    configuration(&config, args.runs.unwrap_or(config.runs), &operator_public, &mut made)?;
     if let Some(name) = &args.sovereign {
         sovereign(cx, name, args.public_key.as_deref(), &mut made)?;
     }
@@ -170,12 +184,17 @@ fn pair(
     Ok(())
 }
 
-fn configuration(config: &Config, operator_public: &Path, made: &mut Vec<Made>) -> Result<(), Failure> {
+fn configuration(
+    config: &Config,
+    runs: RunsIn,
+    operator_public: &Path,
+    made: &mut Vec<Made>,
+) -> Result<(), Failure> {
     let is_new = config.file.is_none();
     if is_new {
         let backup = wire::load_public(&config.keys.backup_public)?;
         let operator = wire::load_public(operator_public)?;
-        let mut text = template(&config.actor, backup.fingerprint().as_str());
+        let mut text = template(&config.actor, backup.fingerprint().as_str(), runs);
         text.push_str(&actor_block(
             &config.actor,
             operator.fingerprint().as_str(),

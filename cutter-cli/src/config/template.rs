@@ -2,8 +2,14 @@
 
 use std::fmt::Write as _;
 
+use super::RunsIn;
+
 /// A new configuration for `actor`.
-pub(crate) fn template(actor: &str, backup_fingerprint: &str) -> String {
+pub(crate) fn template(actor: &str, backup_fingerprint: &str, runs: RunsIn) -> String {
+    let runs = match runs {
+        RunsIn::File => "# runs = \"file\"  ",
+        RunsIn::Pg => "runs = \"pg\"      ",
+    };
     format!(
         r#"# cutter.toml: settings of one deployment. Flags and CUTTER_* variables win over this file.
 # Relative paths start at this file's folder. Unknown keys are refused.
@@ -12,6 +18,7 @@ pub(crate) fn template(actor: &str, backup_fingerprint: &str) -> String {
 actor = {actor}
 
 # Where runs and documents live (defaults: runs and kb beside this file).
+{runs}                                # or "pg": in the database, shared by workers
 # runs_dir = "runs"
 # kb_dir = "kb"
 # kb = "s3://bucket/prefix"                        # instead of kb_dir: gs://, az:// too

@@ -16,8 +16,8 @@ const PRINT: &str = "0123456789ABCDEF0123456789ABCDEF01234567";
 
 #[test]
 fn the_template_with_people_reads_back() {
-    let text =
-        template("ann", PRINT) + &actor_block("sue \"x", PRINT, "keys/s.asc", true).replace(" \\\"x", "");
+    let text = template("ann", PRINT, RunsIn::File)
+        + &actor_block("sue \"x", PRINT, "keys/s.asc", true).replace(" \\\"x", "");
     let text = text.replace("'sue \"x'", "\"sue\"");
     let config = load(&text, &[]).unwrap();
     assert_eq!(config.actor, "ann");
@@ -29,7 +29,7 @@ fn the_template_with_people_reads_back() {
 
 #[test]
 fn every_documented_key_is_known() {
-    let text = template("ann", PRINT);
+    let text = template("ann", PRINT, RunsIn::File);
     let mut uncommented = String::new();
     for line in text.lines() {
         let stripped = line.strip_prefix("# ").unwrap_or(line);
@@ -47,6 +47,20 @@ fn every_documented_key_is_known() {
     assert_eq!(config.hooks.on_gate.len(), 2);
     assert_eq!(config.kb_url.unwrap().to_string(), "s3://bucket/prefix");
     assert_eq!(config.backup_url.unwrap().to_string(), "s3://bucket/backups");
+    assert_eq!(config.runs, RunsIn::File);
+}
+
+#[test]
+fn the_state_of_runs_is_in_files_or_in_the_database() {
+    assert_eq!(load("", &[]).unwrap().runs, RunsIn::File);
+    assert_eq!(load("runs = \"pg\"", &[]).unwrap().runs, RunsIn::Pg);
+    assert_eq!(load("runs = \"pg\"", &[("CUTTER_RUNS", "file")]).unwrap().runs, RunsIn::File);
+    assert_eq!(load("", &[("CUTTER_RUNS", "pg")]).unwrap().runs, RunsIn::Pg);
+    assert_eq!(load(&template("ann", PRINT, RunsIn::Pg), &[]).unwrap().runs, RunsIn::Pg);
+    for (text, vars) in [("runs = \"disk\"", &[][..]), ("", &[("CUTTER_RUNS", "disk")][..])] {
+        let failure = load(text, vars).unwrap_err();
+        assert_eq!((failure.exit.code(), failure.broken[0].expected.as_str()), (2, "file or pg"));
+    }
 }
 
 #[test]

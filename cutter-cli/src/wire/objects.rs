@@ -16,7 +16,7 @@ use cutter_kb::openpgp::Recipient;
 use cutter_kb::run_store::FileRunStore;
 use futures_executor::block_on;
 
-use crate::config::Config;
+use crate::config::{Config, RunsIn};
 use crate::failure::Failure;
 
 /// Opens the place of a URL, with the store's own variables from the environment.
@@ -43,6 +43,9 @@ pub(crate) fn backup_target(
 ) -> Result<Arc<dyn BackupTarget>, Failure> {
     Ok(match &config.backup_url {
         Some(url) => Arc::new(ObjectBackupTarget::new(place(url)?, recipient)),
+        None if config.runs == RunsIn::Pg => {
+            Arc::new(FolderBackupTarget::new(files.clone(), recipient).making_folders())
+        }
         None => Arc::new(FolderBackupTarget::new(files.clone(), recipient)),
     })
 }

@@ -10,14 +10,14 @@ use cutter_core::port::knowledge_base::KnowledgeBase;
 use cutter_core::port::run_store::RunStore;
 use cutter_kb::openpgp::Recipient;
 use cutter_kb::run_store::FileRunStore;
-use cutter_pg::PgDatabase;
 use cutter_pg::backup::PgBackupSource;
 use cutter_pg::cluster::{ClusterError, ClusterOptions, PrivateCluster};
 use cutter_pg::dsn::Dsn;
 use cutter_pg::login::Login;
+use cutter_pg::{PgDatabase, PgRunStore};
 
 use super::{KeySigner, RandomIds, SystemClock, backup_target, key_ring, knowledge_base, load_public, now};
-use crate::config::Config;
+use crate::config::{Config, RunsIn};
 use crate::failure::Failure;
 use crate::progress::Shown;
 use crate::render::Out;
@@ -39,13 +39,32 @@ pub(crate) fn file_failure(error: cutter_kb::file_error::FileError) -> Failure {
 pub(crate) struct Stores {
     pub(crate) kb: Arc<dyn KnowledgeBase>,
     pub(crate) runs: Arc<dyn RunStore>,
+    /// The runs' folders: of their state, where it is in files, and of backups.
     pub(crate) files: FileRunStore,
+    /// The state of runs, where it is in the database.
+    pub(crate) shared: Option<Arc<PgRunStore>>,
 }
 
-/// Opens the stores; makes nothing.
+/// Opens the stores; makes nothing. Runs in the database are asked for when they are needed.
 pub(crate) fn stores(config: &Config) -> Result<Stores, Failure> {
     let files = FileRunStore::new(&config.runs_dir);
-    Ok(Stores { kb: knowledge_base(config)?, runs: Arc::new(files.clone()), files })
+    let kb = knowledge_base(config)?;
+    Ok(match config.runs {
+        RunsIn::File => Stores { kb, runs: Arc::new(files.clone()), files, shared: None },
+        RunsIn::Pg => {
+            let shared = Arc::new(shared_runs(config)?);
+            Stores { kb, runs: shared.clone(), files, shared: Some(shared) }
+        }
+    })
+}
+
+/// The run store in the database.
+pub(crate) fn shared_runs(config: &Config) -> Result<PgRunStore, Failure> {
+    let dsns = connections(config, &[Login::Exec, Login::Ro])?;
+    PgRunStore::of(&dsns).ok_or_else(|| {
+        Failure::usage("the state of runs is in the database, and no connection is configured for it")
+            .next("cutter doctor")
+    })
 }
 
 /// The private server of the home.

@@ -34,6 +34,8 @@ pub enum Cut {
 struct Shared {
     /// What happens to the next COMMITs: `None` lets one pass.
     plan: Mutex<VecDeque<Option<Cut>>>,
+    /// The same for statements outside of a transaction block.
+    statements: Mutex<VecDeque<Option<Cut>>>,
     commits: AtomicU64,
     cuts: AtomicU64,
     is_over: AtomicBool,
@@ -103,6 +105,13 @@ impl CommitProxy {
         *self.shared.plan.lock().unwrap() = plan;
     }
 
+    /// Cuts at prepared statements that commit by themselves: `passing` go through, then `cuts`
+    /// sessions are cut, each at its next one. Replaces what was planned.
+    pub fn cut_statements(&self, passing: usize, cuts: &[Cut]) {
+        let passed = std::iter::repeat_n(None, passing);
+        *self.shared.statements.lock().unwrap() = passed.chain(cuts.iter().copied().map(Some)).collect();
+    }
+
     /// How many COMMITs were seen, cut ones included.
     #[must_use]
     pub fn commits(&self) -> u64 {
@@ -165,32 +174,45 @@ fn close(a: &UnixStream, b: &UnixStream) {
     let _ = b.shutdown(Shutdown::Both);
 }
 
+/// The next message of the client, whose first `head` bytes end with its length.
+fn read_message(mut client: &UnixStream, head: usize) -> Option<Vec<u8>> {
+    let mut message = vec![0; head];
+    client.read_exact(&mut message).ok()?;
+    let length = u32::from_be_bytes(message[head - 4..].try_into().unwrap());
+    message.resize(head + usize::try_from(length).unwrap().checked_sub(4)?, 0);
+    client.read_exact(&mut message[head..]).ok()?;
+    Some(message)
+}
+
 /// Forwards what the client says, message by message. `None`: the session is over; `Some`: the
 /// other direction ends it, once the server has answered.
 fn forward(
-    mut client: &UnixStream,
+    client: &UnixStream,
     mut server: &UnixStream,
     shared: &Shared,
     swallow: &AtomicBool,
 ) -> Option<()> {
     let mut is_startup = true;
     loop {
-        let mut message = vec![0; if is_startup { 4 } else { 5 }];
-        client.read_exact(&mut message).ok()?;
-        let length = u32::from_be_bytes(message[message.len() - 4..].try_into().unwrap());
-        let head = message.len();
-        message.resize(head + usize::try_from(length).unwrap().checked_sub(4)?, 0);
-        client.read_exact(&mut message[head..]).ok()?;
+        let head = if is_startup { 4 } else { 5 };
+        let mut message = read_message(client, head)?;
+        let is_statement = !is_startup && message[0] == b'E';
         let is_commit = !is_startup && message[0] == b'Q' && message[head..].starts_with(b"COMMIT");
         is_startup = false;
         let cut = if is_commit {
             shared.commits.fetch_add(1, Ordering::AcqRel);
             shared.plan.lock().unwrap().pop_front().flatten()
+        } else if is_statement {
+            shared.statements.lock().unwrap().pop_front().flatten()
         } else {
             None
         };
         if cut.is_some() {
             shared.cuts.fetch_add(1, Ordering::AcqRel);
+            // Execute is followed by Sync, before which the server neither commits nor answers.
+            while is_statement && !message.ends_with(&[b'S', 0, 0, 0, 4]) {
+                message.extend(read_message(client, 5)?);
+            }
         }
         match cut {
             Some(Cut::BeforeCommit) => return None,

@@ -7,6 +7,7 @@ use cutter_core::inspect::recover::{Origin, missing, unknown_to};
 use cutter_core::naming::DocumentName;
 use cutter_core::port::CasOutcome;
 use cutter_core::port::database::Reader as _;
+use cutter_core::port::run_store::RunStore as _;
 use cutter_core::sidecar::{Sidecar, SidecarError};
 use futures_executor::block_on;
 use serde_json::json;
@@ -86,12 +87,16 @@ pub(crate) fn run(cx: &Context, args: &RecoverArgs) -> Outcome {
     for reason in reasons {
         failure = failure.broken("recover.complete", "a record after which nothing happened", reason);
     }
-    Err(failure
-        .next(format!(
-            "restore the folder {} from a backup of it",
-            stores.files.run_path(run_id.as_str()).display()
-        ))
-        .next(format!("cutter verify --run-id {run_id}")))
+    let restore = match &stores.shared {
+        Some(shared) => format!("restore {} from a backup of the database", shared.sidecar_location(run_id)),
+        None => {
+            format!(
+                "restore the folder {} from a backup of it",
+                stores.files.run_path(run_id.as_str()).display()
+            )
+        }
+    };
+    Err(failure.next(restore).next(format!("cutter verify --run-id {run_id}")))
 }
 
 fn standing(stores: &Stores, run_id: &RunId) -> Result<Standing, Failure> {

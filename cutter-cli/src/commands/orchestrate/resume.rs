@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use cutter_core::driver::{self, Caller, Driven, ResumeOptions};
 use cutter_core::id::RunId;
+use cutter_core::port::run_store::LockHolder;
 use futures_executor::block_on;
 
 use super::{load, present};
@@ -36,6 +37,8 @@ pub(crate) struct ResumeArgs {
     approval_kb_id: Option<String>,
     /// End the process on this host that holds the run, then go on. Nothing is lost: the
     /// lock itself is never broken, and the fence refuses whatever the old one still sends.
+    /// Where the state of runs is in the database, the holder may be anywhere: its lease is
+    /// ended, and its next save is refused.
     #[arg(long)]
     take_over: bool,
 }
@@ -81,6 +84,13 @@ pub(super) fn settle(opened: &Opened, caller: &Caller, driven: &Driven) -> Resul
 }
 
 fn take_over(cx: &Context, stores: &wire::Stores, caller: &Caller, run_id: &RunId) -> Result<(), Failure> {
+    if let Some(shared) = &stores.shared {
+        if let Some(holder) = block_on(shared.end_lease(run_id))? {
+            let LockHolder { pid, host, command, .. } = holder;
+            cx.out.warn(format!("ended the lease on {run_id} of process {pid} on {host}: {command}"));
+        }
+        return Ok(());
+    }
     let holder = stores.files.holder(run_id.as_str()).map_err(wire::file_failure)?;
     let Some(holder) = holder else { return Ok(()) };
     cx.out.warn(format!("ending process {} that holds {run_id}", holder.process.pid));

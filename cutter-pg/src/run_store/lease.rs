@@ -1,0 +1,210 @@
+//! Leases that this process holds: their tokens, the thread that renews them, and their end.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use cutter_core::id::RunId;
+use cutter_core::port::run_store::{RunLock, StopRequest};
+use cutter_core::port::{PortErrorKind, PortResult};
+
+use super::session::{Access, Statements};
+use super::{Shared, error};
+use crate::error::PgError;
+
+/// How long giving a lease back may keep its holder; then it runs out by itself.
+const RELEASE_WAIT: Duration = Duration::from_secs(3);
+
+/// The longest lease that the schema gives.
+const MAX_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// One lease, by run.
+struct Lease {
+    token: i64,
+    /// When it was last known to stand, on this process's clock: only for what to renew.
+    renewed: Instant,
+    /// What the last save brought along, until somebody asks for it.
+    stop: Option<Option<StopRequest>>,
+}
+
+#[derive(Default)]
+struct State {
+    held: BTreeMap<RunId, Lease>,
+    length: Duration,
+    is_thread_up: bool,
+}
+
+/// All leases of the store.
+pub(super) struct Leases {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Leases {
+    pub(super) fn new(length: Duration) -> Self {
+        Self { state: Mutex::new(State { length, ..State::default() }), changed: Condvar::new() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_length(&self, length: Duration) {
+        self.state().length = length.clamp(Duration::from_millis(1), MAX_LEASE);
+    }
+
+    pub(super) fn length_ms(&self) -> i64 {
+        i64::try_from(self.state().length.as_millis()).unwrap_or(i64::MAX)
+    }
+
+    pub(super) fn token(&self, run_id: &RunId) -> Option<i64> {
+        self.state().held.get(run_id).map(|lease| lease.token)
+    }
+
+    /// Notes a sign of life, and what it brought along.
+    pub(super) fn renewed(&self, run_id: &RunId, token: i64, stop: Option<Option<StopRequest>>) {
+        if let Some(lease) = self.state().held.get_mut(run_id).filter(|lease| lease.token == token) {
+            lease.renewed = Instant::now();
+            lease.stop = stop.or(lease.stop.take());
+        }
+    }
+
+    pub(super) fn take_stop(&self, run_id: &RunId) -> Option<Option<StopRequest>> {
+        self.state().held.get_mut(run_id)?.stop.take()
+    }
+
+    pub(super) fn forget_stop(&self, run_id: &RunId) {
+        if let Some(lease) = self.state().held.get_mut(run_id) {
+            lease.stop = None;
+        }
+    }
+}
+
+/// A held lease, as the port's lock. Dropping it gives the lease back; the end of the process lets
+/// it run out.
+pub(super) struct HeldLease {
+    shared: Arc<Shared>,
+    run_id: RunId,
+    token: i64,
+}
+
+impl HeldLease {
+    /// Notes the lease and sees to it that it is renewed.
+    pub(super) fn begin(
+        shared: Arc<Shared>,
+        run_id: RunId,
+        token: i64,
+        stop: Option<StopRequest>,
+    ) -> PortResult<Self> {
+        let lease = Lease { token, renewed: Instant::now(), stop: Some(stop) };
+        let mut state = shared.leases.state();
+        state.held.insert(run_id.clone(), lease);
+        let needs_thread = !state.is_thread_up;
+        state.is_thread_up = true;
+        drop(state);
+        // From here on the drop gives the lease back.
+        let held = Self { shared, run_id, token };
+        if needs_thread {
+            let shared = held.shared.clone();
+            let thread = std::thread::Builder::new().name("cutter-pg-lease".to_owned());
+            if let Err(e) = thread.spawn(move || keep(&shared)) {
+                held.shared.leases.state().is_thread_up = false;
+                let message = format!("no thread to renew the lease: {e}");
+                return Err(error("lock", PortErrorKind::Unavailable, message));
+            }
+        }
+        held.shared.leases.changed.notify_all();
+        Ok(held)
+    }
+}
+
+impl RunLock for HeldLease {
+    fn run_id(&self) -> &RunId {
+        &self.run_id
+    }
+}
+
+impl Drop for HeldLease {
+    fn drop(&mut self) {
+        let mut state = self.shared.leases.state();
+        if state.held.get(&self.run_id).is_some_and(|lease| lease.token == self.token) {
+            state.held.remove(&self.run_id);
+        }
+        drop(state);
+        self.shared.leases.changed.notify_all();
+        // Best effort, and waited for: the process may be about to end. A session that is lost is
+        // not opened again here; the lease then runs out.
+        let Some(session) = self.shared.sessions.standing() else { return };
+        let (done, is_done) = mpsc::channel::<()>();
+        let (run, token) = (self.run_id.to_string(), self.token);
+        let release = move |s: &mut Statements<'_>| {
+            let _ = s.one("SELECT cutter_run.fn_lease_release($1, $2)", &[&run, &token]);
+            drop(done);
+        };
+        if session.post(release).is_ok() {
+            self.shared.sessions.count();
+            let _ = is_done.recv_timeout(RELEASE_WAIT);
+        }
+    }
+}
+
+/// Renews what no save has renewed for a third of a lease, until nothing is held any more.
+fn keep(shared: &Shared) {
+    let leases = &shared.leases;
+    let mut state = leases.state();
+    loop {
+        if state.held.is_empty() {
+            state.is_thread_up = false;
+            return;
+        }
+        let period = (state.length / 3).max(Duration::from_millis(1));
+        let now = Instant::now();
+        let next = state.held.values().map(|lease| lease.renewed + period).min().unwrap_or(now + period);
+        if next > now {
+            state = leases.changed.wait_timeout(state, next - now).unwrap_or_else(PoisonError::into_inner).0;
+            continue;
+        }
+        // All at once, the next due ones too.
+        let due: Vec<(RunId, i64)> =
+            state.held.iter().map(|(run, lease)| (run.clone(), lease.token)).collect();
+        drop(state);
+        if renew(shared, &due).is_ok() {
+            // A lease that is lost is no longer due either: its holder hears of it at its next save.
+            for (run_id, token) in &due {
+                leases.renewed(run_id, *token, None);
+            }
+        } else {
+            std::thread::sleep((period / 10).min(Duration::from_secs(1)));
+        }
+        state = leases.state();
+    }
+}
+
+fn renew(shared: &Shared, due: &[(RunId, i64)]) -> PortResult<()> {
+    let runs: Vec<String> = due.iter().map(|(run, _)| run.to_string()).collect();
+    let tokens: Vec<i64> = due.iter().map(|(_, token)| *token).collect();
+    let length = shared.leases.length_ms();
+    let work = move |s: &mut Statements<'_>| -> Result<(), PgError> {
+        s.all("SELECT * FROM cutter_run.fn_lease_renew($1, $2, $3)", &[&runs, &tokens, &length]).map(|_| ())
+    };
+    wait(shared.sessions.call_uncounted("renew", Access::Write, Arc::new(work)))
+}
+
+/// Drives a future on this thread, which belongs to no runtime.
+fn wait<F: Future>(future: F) -> F::Output {
+    struct Unpark(std::thread::Thread);
+    impl std::task::Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = std::pin::pin!(future);
+    let waker = Arc::new(Unpark(std::thread::current())).into();
+    let mut context = std::task::Context::from_waker(&waker);
+    loop {
+        if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return output;
+        }
+        std::thread::park();
+    }
+}
