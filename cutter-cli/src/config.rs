@@ -14,6 +14,7 @@ mod template;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use cutter_core::limits::ACTOR_MAX_BYTES;
 use cutter_core::machine::run::Phase;
@@ -141,6 +142,8 @@ pub(crate) struct Config {
     pub(crate) home: PathBuf,
     /// Where the state of runs is.
     pub(crate) runs: RunsIn,
+    /// How long a run in the database is its driver's without a sign of life.
+    pub(crate) run_lease: Duration,
     pub(crate) runs_dir: PathBuf,
     /// The folder of the knowledge base, where it is one.
     pub(crate) kb_dir: PathBuf,
@@ -238,6 +241,7 @@ impl Config {
             file_path: file_path.to_owned(),
             home: home.to_owned(),
             runs,
+            run_lease: Duration::from_secs(30),
             runs_dir: var_path("CUTTER_RUNS_DIR").or(runs_dir).unwrap_or_else(|| home.join("runs")),
             kb_dir: kb_dir.unwrap_or_else(|| home.join("kb")),
             kb_url,

@@ -169,10 +169,7 @@ impl Deployment {
     /// A command of the program, with `--json`, ready to run.
     #[must_use]
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(binary());
-        self.prepare(&mut command);
-        command.args(self.arguments(arguments));
-        command
+        command_at(self.home.path(), arguments)
     }
 
     /// The same under `ulimit -f`: no file of the process grows over so many blocks of 512
@@ -180,27 +177,10 @@ impl Deployment {
     #[must_use]
     pub fn command_with_file_limit(&self, blocks: u32, arguments: &[&str]) -> Command {
         let mut command = Command::new("/bin/sh");
-        self.prepare(&mut command);
+        prepare(&mut command, self.home.path());
         command.args(["-c", "ulimit -f \"$1\" && shift && exec \"$@\"", "sh", &blocks.to_string()]);
-        command.arg(binary()).args(self.arguments(arguments));
+        command.arg(binary()).args(all_arguments(self.home.path(), arguments));
         command
-    }
-
-    fn arguments(&self, arguments: &[&str]) -> Vec<std::ffi::OsString> {
-        let mut all = vec!["--home".into(), self.home.path().into()];
-        let globals = ["--json", "--no-progress", "--no-color"];
-        all.extend(globals.iter().chain(arguments).map(std::ffi::OsString::from));
-        all
-    }
-
-    fn prepare(&self, command: &mut Command) {
-        for (name, _) in std::env::vars_os() {
-            if name.to_string_lossy().starts_with("CUTTER_") {
-                command.env_remove(name);
-            }
-        }
-        command.env("USER", "op").current_dir(self.home.path());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     }
 
     /// Runs a command to its end.
@@ -324,6 +304,32 @@ impl Default for Deployment {
     }
 }
 
+/// A command of the program in any home, with `--json`, ready to run.
+#[must_use]
+pub fn command_at(home: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    prepare(&mut command, home);
+    command.args(all_arguments(home, arguments));
+    command
+}
+
+fn all_arguments(home: &Path, arguments: &[&str]) -> Vec<std::ffi::OsString> {
+    let mut all = vec!["--home".into(), home.into()];
+    let globals = ["--json", "--no-progress", "--no-color"];
+    all.extend(globals.iter().chain(arguments).map(std::ffi::OsString::from));
+    all
+}
+
+fn prepare(command: &mut Command, home: &Path) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CUTTER_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("USER", "op").current_dir(home);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+}
+
 /// Runs a prepared command to its end.
 #[must_use]
 pub fn finish(command: Command) -> Ran {
@@ -351,6 +357,12 @@ impl Dice {
         let seed = std::env::var("CUTTER_SEED").ok().and_then(|text| text.parse().ok());
         let seed = seed.unwrap_or_else(|| u64::from(std::process::id()) << 20 | now_millis() & 0xf_ffff);
         let _ = writeln!(std::io::stderr(), "{test}: CUTTER_SEED={seed}");
+        Self(seed)
+    }
+
+    /// From a seed that is printed already.
+    #[must_use]
+    pub const fn from_seed(seed: u64) -> Self {
         Self(seed)
     }
 

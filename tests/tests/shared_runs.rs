@@ -250,14 +250,7 @@ fn eleven_phases_cost_at_most_twenty_six_statements() {
 
 /// A command in a home, with `--json`.
 fn in_home(home: &Path, arguments: &[&str]) -> cli::Ran {
-    let mut command = Command::new(cli::binary());
-    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CUTTER_")) {
-        command.env_remove(name);
-    }
-    command.env("USER", "op").current_dir(home).args(["--home", home.to_str().unwrap()]);
-    command.args(["--json", "--no-progress", "--no-color"]).args(arguments);
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    cli::finish(command)
+    cli::finish(cli::command_at(home, arguments))
 }
 
 /// Two machines: two homes with the same keys, and in common a database and an object store alone.

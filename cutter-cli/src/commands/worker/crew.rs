@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use cutter_core::driver::Caller;
 use cutter_core::fleet::{Watch, enqueue_signals};
-use cutter_core::port::PortError;
 use cutter_core::port::work_queue::{Answer, WorkQueue as _};
+use cutter_core::port::{PortError, PortErrorKind};
 use cutter_core::queue::Token;
 use cutter_core::settings::RunSettings;
 use cutter_pg::PgQueue;
@@ -66,9 +66,11 @@ impl Crew {
         poll: Duration,
         is_draining: bool,
     ) -> Result<Self, Failure> {
-        let config = cx.config()?;
+        let mut config = cx.config()?;
+        // A dead worker's item and its run are free at the same time.
+        config.run_lease = lease;
         let opened = wire::open(&config, &cx.out)?;
-        block_on(opened.ports.reader.check_schema())?;
+        await_database(cx, &opened, poll)?;
         let settings = deployment_settings(&config, &opened.backup_fingerprint)?;
         let caller = wire::caller(&config, "worker");
         let dsn = queue_dsn(&config)?;
@@ -279,6 +281,20 @@ impl Crew {
                 }
             }
             self.sleep(self.poll);
+        }
+    }
+}
+
+/// A database that is down for the moment is waited for: a worker outlives it later, too.
+fn await_database(cx: &Context, opened: &wire::Opened, poll: Duration) -> Result<(), Failure> {
+    loop {
+        match block_on(opened.ports.reader.check_schema()) {
+            Ok(()) => return Ok(()),
+            Err(error) if matches!(error.kind, PortErrorKind::Unavailable | PortErrorKind::Deadline) => {
+                cx.out.warn(format!("{error}; trying again"));
+                thread::sleep(poll.max(TICK));
+            }
+            Err(error) => return Err(error.into()),
         }
     }
 }
