@@ -52,7 +52,7 @@ pub use authorize::approval_prefix;
 pub use create::{NewRun, cut};
 pub use plan_phases::plan_of;
 pub use resume::{ResumeOptions, resume};
-pub use serve::{ServeError, Served, Worked, serve, settle_request, work};
+pub use serve::{ServeError, Served, Worked, hand_over, serve, settle_request, work};
 pub use stopping::{ask_for_stop, record_internal_error, stop, stop_kinds};
 pub use void::void;
 

@@ -51,6 +51,7 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0016_command_ledger.sql"),
     },
     Migration { version: 17, name: "run_store", sql: include_str!("../migrations/0017_run_store.sql") },
+    Migration { version: 18, name: "run_moves", sql: include_str!("../migrations/0018_run_moves.sql") },
 ];
 
 /// Every migration that this binary knows, oldest first.

@@ -371,3 +371,57 @@ fn nothing_of_the_run_store_is_written_past_its_functions() {
     assert_eq!(block_on(reader.load(&run)).unwrap().unwrap().bytes, b"1");
     assert_eq!(block_on(reader.publish(&run, 1, b"2")).unwrap_err().kind, K::Denied);
 }
+
+#[test]
+fn sql_and_core_agree_on_every_pair_of_stages_and_an_audit_finds_a_move_that_is_none() {
+    use cutter_core::machine::run::{RUN, Stage};
+    let database = TestServer::shared().fresh_database();
+    let mut reader = database.client(Login::Ro);
+    for &from in Stage::ALL {
+        let targets: Vec<String> =
+            reader.query_one("SELECT cutter_run.fn_run_targets($1)", &[&from.as_str()]).unwrap().get(0);
+        assert_eq!(targets, RUN.targets(from).into_iter().map(Stage::as_str).collect::<Vec<_>>(), "{from}");
+        for &to in Stage::ALL {
+            let observed = reader
+                .query_one("SELECT cutter_run.fn_run_check($1, $2)", &[&from.as_str(), &to.as_str()])
+                .err()
+                .map(|error| error.as_db_error().unwrap().message().to_owned());
+            let expected = RUN.check(from, to).err().map(|illegal| illegal.to_string());
+            assert_eq!(observed, expected, "{from}->{to}");
+        }
+    }
+    // The administrator can write what no function would: the audit shows it.
+    let mut admin = database.client(Login::Admin);
+    admin.batch_execute("INSERT INTO cutter_run.run (run_id) VALUES ('r')").unwrap();
+    let states = [
+        ("pending", None, true),
+        ("source_pinned", None, true),
+        ("source_pinned", None, true),
+        ("stopped_kb_upload", Some("source_pinned"), true),
+        ("source_pinned", None, true),
+        ("grants_probed", None, false),
+        ("failed_cut_authz", Some("grants_probed"), true),
+        ("grants_probed", None, false),
+        ("voided_wrong", Some("grants_probed"), true),
+        ("pending", None, false),
+    ];
+    for (n, (state, kept, _)) in states.iter().enumerate() {
+        let body = serde_json::json!({ "state": state, "kept_stage": kept }).to_string();
+        let n = i64::try_from(n + 1).unwrap();
+        admin
+            .execute(
+                "INSERT INTO cutter_run.revision (run_id, revision, body) VALUES ('r', $1, $2)",
+                &[&n, &body.as_bytes()],
+            )
+            .unwrap();
+    }
+    let seen: Vec<(i64, bool)> = reader
+        .query("SELECT revision, is_legal FROM cutter_run.v_run_move ORDER BY revision", &[])
+        .unwrap()
+        .iter()
+        .map(|row| (row.get(0), row.get(1)))
+        .collect();
+    let moves = states.iter().enumerate().filter(|(n, _)| *n != 2);
+    let expected: Vec<(i64, bool)> = moves.map(|(n, s)| (i64::try_from(n + 1).unwrap(), s.2)).collect();
+    assert_eq!(seen, expected);
+}

@@ -252,7 +252,15 @@ impl<L: Land> Stage<'_, L> {
             Act::Work(_) => drop(block_on(driver::work(&ports, requests.as_ref(), &caller, settings, 10))),
             Act::Answer(n, word) => self.answer(&ports, requests.as_ref(), n, word),
             Act::Void(n) => self.void(&ports, requests.as_ref(), n),
-            Act::Complete(n) => drop(block_on(requests.complete(&self.on(&ports, n)))),
+            Act::Complete(n) => {
+                let handed =
+                    block_on(driver::hand_over(&ports, requests.as_ref(), &caller, self.id(n), settings));
+                if let Ok(outcome) = handed
+                    && let Some(sidecar) = self.sidecar(&ports, &outcome.request)
+                {
+                    assert_eq!(sidecar.state, "closeout_reported", "handed over before the last papers");
+                }
+            }
             Act::Cleanup(days) => {
                 let mut asked = self.asked(&ports);
                 asked.at = asked.at.checked_add(SignedDuration::from_hours(24 * i64::from(days))).unwrap();

@@ -149,7 +149,28 @@ fn store(name: &str, url: &KbUrl, findings: &mut Findings) {
             );
             findings.add(Status::Bad, name, detail, "use a store that knows If-None-Match on PUT");
         }
-        Err(failure) => findings.failure(name, &failure),
+        Err(failure) => {
+            findings.add(
+                Status::Bad,
+                name,
+                format!("{url}: {}", failure.what),
+                variables_of(&url.to_string()),
+            );
+        }
+    }
+}
+
+/// What says where a store is and who asks: no URL holds it.
+fn variables_of(url: &str) -> &'static str {
+    match url.split(':').next() {
+        Some("s3") => {
+            "look at AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and at the bucket"
+        }
+        Some("gs") => "look at GOOGLE_APPLICATION_CREDENTIALS, and at the bucket",
+        Some("az" | "azure" | "abfs" | "abfss") => {
+            "look at AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY, and at the container"
+        }
+        _ => "look at the folder",
     }
 }
 

@@ -29,7 +29,9 @@ use crate::id::RunId;
 use crate::machine::cut_request::{CUT_REQUEST, CutRequestStatus as S};
 use crate::machine::run::{RunState, Stage};
 use crate::plan::StagedPlan;
-use crate::port::cut_request::{Asked, CatchUp, CutRequests, Signal, StartCut, TakeSignals};
+use crate::port::cut_request::{
+    Asked, CatchUp, CutRequests, OnRequest, RequestOutcome, Signal, StartCut, TakeSignals,
+};
 use crate::port::database::SourceRegistration;
 use crate::port::{PortError, PortErrorKind};
 use crate::settings::RunSettings;
@@ -130,6 +132,39 @@ pub async fn serve(
     };
     let request = served.settle(cut_request_id, &run_id, &driven).await?;
     Ok(Served { request, driven })
+}
+
+/// Hands a request's result over (`cut_verified` → `completed`): its run files its last papers
+/// first, if whoever drove it died before it had. Without that nobody would take the run up again,
+/// for a completed request asks for nothing.
+///
+/// # Errors
+/// [`ServeError`]; a refusal of the port as it words it. The request stands where it stood.
+pub async fn hand_over(
+    ports: &Ports,
+    requests: &dyn CutRequests,
+    caller: &Caller,
+    cut_request_id: Uuid,
+    settings: &RunSettings,
+) -> Result<RequestOutcome, ServeError> {
+    let request = requests.get(cut_request_id).await?.ok_or(ServeError::NotFound(cut_request_id))?;
+    if request.status == S::CutVerified
+        && let Some(run_id) = request.run_id()
+        && ports.runs.load(&run_id).await?.is_some()
+        && let RunState::At(stage) = state_of(&load(ports, &run_id).await?.0)?
+        && stage.is_enacted()
+        && stage != Stage::CloseoutReported
+    {
+        let served = serve(ports, requests, caller, cut_request_id, settings).await?;
+        if served.driven.outcome != Outcome::Completed {
+            return Err(ServeError::NotNow(format!(
+                "run {run_id} is {}: its last papers are not filed yet",
+                served.driven.sidecar.state
+            )));
+        }
+    }
+    let asked = Asked { actor: caller.actor.clone(), at: ports.clock.now() };
+    Ok(requests.complete(&OnRequest { cut_request_id, asked }).await?)
 }
 
 /// Moves the request that names this run, if one does, to where the run stands. For whoever

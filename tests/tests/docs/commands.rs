@@ -104,6 +104,7 @@ fn words(command: &str) -> Vec<String> {
     let value = |word: String| match word.trim_matches(['<', '>']) {
         "RUN" | "$RUN" => RUN.to_owned(),
         "REQUEST" | "ENTRY" => ID.to_owned(),
+        "ITEM" => "42".to_owned(),
         "N" => "1".to_owned(),
         _ => word,
     };

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{ArgGroup, Args};
 use cutter_core::cut_request::{CutRequest, DEFAULT_SOURCE_KIND, next_commands};
 use cutter_core::digest::Digest;
+use cutter_core::driver::{self, DriveError, ServeError};
 use cutter_core::limits;
 use cutter_core::mark::{MarkLimits, check_text};
 use cutter_core::port::cut_request::{AddRequest, Asked, Cleanup, CopySource, VerifyMark};
@@ -13,8 +14,9 @@ use jiff::Timestamp;
 use serde_json::json;
 use uuid::Uuid;
 
-use super::{RequestArg, answer, asked, get, on, open, refused};
+use super::{RequestArg, answer, asked, get, open, refused};
 use crate::app::Context;
+use crate::commands::orchestrate::deployment_settings;
 use crate::commands::plan::read_bounded;
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
@@ -158,7 +160,8 @@ pub(super) fn verify_mark(cx: &Context, args: &VerifyMarkArgs) -> Outcome {
 
 /// Hand the result over. The staged bytes may go fifteen days later.
 ///
-/// Only once the run is enacted: both approvals stand, and the units are in force.
+/// Only once the run is enacted: both approvals stand, and the units are in force. If the run has
+/// not filed its last papers, it does that first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -170,9 +173,21 @@ pub(super) struct CompleteArgs {
 
 pub(super) fn complete(cx: &Context, args: &CompleteArgs) -> Outcome {
     let config = cx.config()?;
-    let requests = open(&config)?;
-    let outcome = block_on(requests.complete(&on(&config, args.request.id)));
-    answer(cx, outcome.map_err(|e| refused(requests.as_ref(), args.request.id, e))?)
+    let (opened, id) = (wire::open(&config, &cx.out)?, args.request.id);
+    let caller = wire::caller(&config, "request complete");
+    let settings = deployment_settings(&config, &opened.backup_fingerprint)?;
+    let requests = opened.requests.as_ref();
+    let outcome = block_on(driver::hand_over(&opened.ports, requests, &caller, id, &settings));
+    answer(
+        cx,
+        outcome.map_err(|error| match error {
+            ServeError::Drive(error) => match *error {
+                DriveError::Port(error) => refused(requests, id, error),
+                error => error.into(),
+            },
+            error => error.into(),
+        })?,
+    )
 }
 
 /// Remove staged bytes whose day has come. Safe to repeat; requests and timelines stay.
