@@ -60,7 +60,7 @@ fn another_payload_under_a_key_is_a_conflict_that_names_both_digests_and_writes_
     let stand = Stand::new();
     let queue = stand.queue();
     let first = new("a");
-    block_on(queue.enqueue(&[first.clone()])).unwrap();
+    block_on(queue.enqueue(std::slice::from_ref(&first))).unwrap();
     let other = NewItem::new("a", "test", "other").unwrap();
     let error = block_on(queue.enqueue(&[new("b"), other.clone()])).unwrap_err();
     assert_eq!(error.kind, PortErrorKind::Conflict);

@@ -103,7 +103,7 @@ impl Watch {
         }
         let before = self.seen.get(&item.item).filter(|seen| seen.gate == gate).cloned();
         if let Some(before) = &before
-            && (self.passes.wrapping_add(low(item.item))) % REREAD != 0
+            && !self.passes.wrapping_add(low(item.item)).is_multiple_of(REREAD)
             && candidates(ports, before.folder.as_deref(), gate).await? == before.candidates
         {
             return Ok(false);
