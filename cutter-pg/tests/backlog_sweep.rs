@@ -194,6 +194,12 @@ fn no_promotion_is_forged_one_by_one_or_by_the_hundred() {
     assert_eq!(broken, 50);
 }
 
+/// The plan as text, for the message of a failure.
+fn plan(client: &mut Client, sql: &str, params: &[&(dyn ToSql + Sync)]) -> String {
+    let rows = client.query(&format!("EXPLAIN (ANALYZE, BUFFERS) {sql}"), params).unwrap();
+    rows.iter().map(|row| format!("\n{}", row.get::<_, String>(0))).collect()
+}
+
 /// Buffers that a query reads, as the server counts.
 fn buffers(client: &mut Client, sql: &str, params: &[&(dyn ToSql + Sync)]) -> u64 {
     let row = client.query_one(&format!("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) {sql}"), params).unwrap();
@@ -236,7 +242,11 @@ fn pages_read_what_they_hold_however_much_is_stored() {
                 let params: Vec<&(dyn ToSql + Sync)> =
                     params.iter().map(|p| p.as_ref() as &(dyn ToSql + Sync)).collect();
                 let read = buffers(&mut ro, &sql, &params);
-                assert!(read < 800, "{query:?} read {read} buffers of {stored} entries");
+                assert!(
+                    read < 800,
+                    "{query:?} read {read} buffers of {stored} entries: {}",
+                    plan(&mut ro, &sql, &params)
+                );
             }
         }
     }
