@@ -96,13 +96,6 @@ $fn$;
 CREATE TRIGGER trg_lease_guard BEFORE UPDATE ON cutter_run.lease
     FOR EACH ROW EXECUTE FUNCTION cutter_run.fn_lease_guard();
 
--- The last stop request as JSON, or NULL.
-CREATE FUNCTION cutter_run.fn_stop_last(p_run_id text) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
-    SELECT jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at)
-    FROM cutter_run.stop_request s WHERE s.run_id = p_run_id ORDER BY s.n DESC LIMIT 1
-$fn$;
-
 -- Revision 1 of a new run. outcome is applied, already_applied or conflict; highest is the highest revision.
 CREATE FUNCTION cutter_run.fn_run_create(p_run_id text, p_body bytea, OUT outcome text, OUT highest bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -152,7 +145,8 @@ BEGIN
     IF highest IS NULL THEN
         RAISE EXCEPTION 'there is no run %', p_run_id USING ERRCODE = 'CUN10';
     END IF;
-    stop := cutter_run.fn_stop_last(p_run_id);
+    SELECT jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at) INTO stop
+    FROM cutter_run.stop_request s WHERE s.run_id = p_run_id ORDER BY s.n DESC LIMIT 1;
     IF highest = p_expected THEN
         INSERT INTO cutter_run.revision (run_id, revision, body, lease_token)
         VALUES (p_run_id, p_expected + 1, p_body, p_token) ON CONFLICT (run_id, revision) DO NOTHING;
@@ -169,10 +163,11 @@ END
 $fn$;
 
 -- Takes the lease of a run that nobody holds, or whose lease ran out, with the next token. token is
--- NULL if somebody holds it: holder says who. The same attempt again has the same token.
+-- NULL if somebody holds it: holder says who. The same attempt again has the same token. revision and
+-- body are the newest for whoever got it: a save of another is through by now, or is refused.
 CREATE FUNCTION cutter_run.fn_lease_take(
     p_run_id text, p_attempt uuid, p_holder text, p_lease_ms bigint,
-    OUT token bigint, OUT holder text, OUT left_ms bigint, OUT stop jsonb)
+    OUT token bigint, OUT holder text, OUT left_ms bigint, OUT stop jsonb, OUT revision bigint, OUT body bytea)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
     v_now timestamptz;
@@ -205,7 +200,12 @@ BEGIN
         left_ms := ceil(extract(epoch FROM v_lease.expires_at - v_now) * 1000);
     END IF;
     holder := CASE WHEN token IS NULL THEN v_lease.holder ELSE p_holder END;
-    stop := cutter_run.fn_stop_last(p_run_id);
+    SELECT jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at) INTO stop
+    FROM cutter_run.stop_request s WHERE s.run_id = p_run_id ORDER BY s.n DESC LIMIT 1;
+    IF token IS NOT NULL THEN
+        SELECT r.revision, r.body INTO revision, body FROM cutter_run.revision r WHERE r.run_id = p_run_id
+        ORDER BY r.revision DESC LIMIT 1;
+    END IF;
 END
 $fn$;
 

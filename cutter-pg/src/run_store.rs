@@ -8,8 +8,8 @@
 //!   decides when it is over.
 //! - A claim is a row under (document, generation).
 //! - Each call is one prepared statement that commits by itself. A save brings the last stop
-//!   request along, so that the driver's next question for it costs nothing: 25 statements for
-//!   eleven phases, lock, check and release included.
+//!   request along, and the taking of the lock the newest revision, too, so that the driver's next
+//!   question for either costs nothing: 24 statements for eleven phases, lock and release included.
 //! - Mirrors of documents are not kept: their bytes are in the revision that owes them, and in the
 //!   knowledge base.
 //!
@@ -31,7 +31,7 @@ use postgres::Row;
 use serde::de::IgnoredAny;
 use uuid::Uuid;
 
-use self::lease::{HeldLease, Leases};
+use self::lease::{Brought, HeldLease, Leases};
 use self::session::{Access, Sessions, Statements};
 use crate::dsn::Dsn;
 use crate::error::{PORT, PgError};
@@ -57,7 +57,13 @@ pub struct PgRunStore {
 /// What the store, its locks and the thread that renews them share.
 struct Shared {
     sessions: Sessions,
-    leases: Leases,
+    leases: Arc<Leases>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.leases.end();
+    }
 }
 
 impl PgRunStore {
@@ -65,7 +71,7 @@ impl PgRunStore {
     /// only reads: the server refuses its writes.
     #[must_use]
     pub fn connect(dsn: Dsn) -> Self {
-        let shared = Shared { sessions: Sessions::new(dsn, LIMIT), leases: Leases::new(LEASE) };
+        let shared = Shared { sessions: Sessions::new(dsn, LIMIT), leases: Arc::new(Leases::new(LEASE)) };
         Self { shared: Arc::new(shared) }
     }
 
@@ -231,7 +237,7 @@ struct Taken {
     token: Option<i64>,
     holder: LockHolder,
     left_ms: Option<i64>,
-    stop: Option<StopRequest>,
+    brought: Brought,
 }
 
 #[async_trait]
@@ -245,7 +251,11 @@ impl RunStore for PgRunStore {
         .await
     }
 
+    /// For whoever took the lock and saved nothing since, what the taking brought along, once.
     async fn load(&self, run_id: &RunId) -> PortResult<Option<StoredRevision>> {
+        if let Some(brought) = self.shared.leases.take_newest(run_id) {
+            return Ok(Some(brought));
+        }
         let run = run_id.to_string();
         self.call("load", Access::Read, move |s| {
             let row = s.opt(
@@ -310,14 +320,20 @@ impl RunStore for PgRunStore {
         let taken = self
             .call("lock", Access::Write, move |s| {
                 let row = s.one(
-                    "SELECT token, holder, left_ms, stop FROM cutter_run.fn_lease_take($1, $2, $3, $4)",
+                    "SELECT token, holder, left_ms, stop, revision, body
+                     FROM cutter_run.fn_lease_take($1, $2, $3, $4)",
                     &[&run, &attempt, &text, &lease_ms],
                 )?;
                 Ok(Taken {
                     token: get(&row, "token")?,
                     holder: holder_of(get(&row, "holder")?)?,
                     left_ms: get(&row, "left_ms")?,
-                    stop: stop_of(get(&row, "stop")?)?,
+                    brought: Brought {
+                        stop: stop_of(get(&row, "stop")?)?,
+                        newest: get::<_, Option<&[u8]>>(&row, "body")?
+                            .map(|_| revision_of(&row))
+                            .transpose()?,
+                    },
                 })
             })
             .await?;
@@ -333,7 +349,7 @@ impl RunStore for PgRunStore {
                 ),
             ));
         };
-        Ok(Box::new(HeldLease::begin(self.shared.clone(), run_id.clone(), token, taken.stop)?))
+        Ok(Box::new(HeldLease::begin(self.shared.clone(), run_id.clone(), token, taken.brought)?))
     }
 
     async fn lock_holder(&self, run_id: &RunId) -> PortResult<Option<LockHolder>> {

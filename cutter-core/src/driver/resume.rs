@@ -49,25 +49,23 @@ pub async fn resume(
     run.drive().await
 }
 
-/// Takes the lock, then reads: never the other way round.
+/// Takes the lock, then reads: never the other way round. Where there is no run, a store says so at
+/// either.
 pub(super) async fn open<'p>(
     ports: &'p Ports,
     caller: &'p Caller,
     run_id: &RunId,
 ) -> Result<Run<'p>, DriveError> {
-    if ports.runs.load(run_id).await?.is_none() {
-        return Err(DriveError::NotFound { run_id: run_id.clone() });
-    }
     let lock = ports.runs.lock(run_id, &caller.holder).await.map_err(|e| busy(run_id, e))?;
     let (sidecar, revision) = load(ports, run_id).await?;
     Ok(Run::new(ports, caller, sidecar, revision, lock))
 }
 
 fn busy(run_id: &RunId, error: PortError) -> DriveError {
-    if error.kind == PortErrorKind::Busy {
-        DriveError::Busy { run_id: run_id.clone(), holder: error.message }
-    } else {
-        DriveError::Port(error)
+    match error.kind {
+        PortErrorKind::Busy => DriveError::Busy { run_id: run_id.clone(), holder: error.message },
+        PortErrorKind::NotFound => DriveError::NotFound { run_id: run_id.clone() },
+        _ => DriveError::Port(error),
     }
 }
 
