@@ -31,7 +31,7 @@ use postgres::Row;
 use serde::de::IgnoredAny;
 use uuid::Uuid;
 
-use self::lease::{Brought, HeldLease, Leases};
+use self::lease::{HeldLease, Leases};
 use self::session::{Access, Sessions, Statements};
 use crate::dsn::Dsn;
 use crate::error::{PORT, PgError};
@@ -237,7 +237,8 @@ struct Taken {
     token: Option<i64>,
     holder: LockHolder,
     left_ms: Option<i64>,
-    brought: Brought,
+    stop: Option<StopRequest>,
+    newest: Option<StoredRevision>,
 }
 
 #[async_trait]
@@ -251,11 +252,7 @@ impl RunStore for PgRunStore {
         .await
     }
 
-    /// For whoever took the lock and saved nothing since, what the taking brought along, once.
     async fn load(&self, run_id: &RunId) -> PortResult<Option<StoredRevision>> {
-        if let Some(brought) = self.shared.leases.take_newest(run_id) {
-            return Ok(Some(brought));
-        }
         let run = run_id.to_string();
         self.call("load", Access::Read, move |s| {
             let row = s.opt(
@@ -311,6 +308,15 @@ impl RunStore for PgRunStore {
     }
 
     async fn lock(&self, run_id: &RunId, holder: &LockHolder) -> PortResult<Box<dyn RunLock>> {
+        Ok(self.lock_and_load(run_id, holder).await?.0)
+    }
+
+    /// One statement: who has taken the lease cannot be overtaken by a save of another.
+    async fn lock_and_load(
+        &self,
+        run_id: &RunId,
+        holder: &LockHolder,
+    ) -> PortResult<(Box<dyn RunLock>, Option<StoredRevision>)> {
         let invalid = |e: String| error("lock", PortErrorKind::Invalid, e);
         let text = serde_json::to_string(holder).map_err(|e| invalid(e.to_string()))?;
         // Of this call alone: two tasks of one process exclude each other, and an answer that was
@@ -328,12 +334,8 @@ impl RunStore for PgRunStore {
                     token: get(&row, "token")?,
                     holder: holder_of(get(&row, "holder")?)?,
                     left_ms: get(&row, "left_ms")?,
-                    brought: Brought {
-                        stop: stop_of(get(&row, "stop")?)?,
-                        newest: get::<_, Option<&[u8]>>(&row, "body")?
-                            .map(|_| revision_of(&row))
-                            .transpose()?,
-                    },
+                    stop: stop_of(get(&row, "stop")?)?,
+                    newest: get::<_, Option<&[u8]>>(&row, "body")?.map(|_| revision_of(&row)).transpose()?,
                 })
             })
             .await?;
@@ -349,7 +351,8 @@ impl RunStore for PgRunStore {
                 ),
             ));
         };
-        Ok(Box::new(HeldLease::begin(self.shared.clone(), run_id.clone(), token, taken.brought)?))
+        let held = HeldLease::begin(self.shared.clone(), run_id.clone(), token, taken.stop)?;
+        Ok((Box::new(held), taken.newest))
     }
 
     async fn lock_holder(&self, run_id: &RunId) -> PortResult<Option<LockHolder>> {

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
-use super::create::{claim, load, state_of, void_unclaimed};
+use super::create::{claim, load, state_of, validated, void_unclaimed};
 use super::run::{Halt, Run};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
 use crate::drift::Difference;
@@ -56,8 +56,10 @@ pub(super) async fn open<'p>(
     caller: &'p Caller,
     run_id: &RunId,
 ) -> Result<Run<'p>, DriveError> {
-    let lock = ports.runs.lock(run_id, &caller.holder).await.map_err(|e| busy(run_id, e))?;
-    let (sidecar, revision) = load(ports, run_id).await?;
+    let opened = ports.runs.lock_and_load(run_id, &caller.holder).await;
+    let (lock, stored) = opened.map_err(|e| busy(run_id, e))?;
+    let stored = stored.ok_or_else(|| DriveError::NotFound { run_id: run_id.clone() })?;
+    let (sidecar, revision) = validated(run_id, &stored)?;
     Ok(Run::new(ports, caller, sidecar, revision, lock))
 }
 

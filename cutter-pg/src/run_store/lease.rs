@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use cutter_core::id::RunId;
-use cutter_core::port::run_store::{RunLock, StopRequest, StoredRevision};
+use cutter_core::port::run_store::{RunLock, StopRequest};
 use cutter_core::port::{PortErrorKind, PortResult};
 
 use super::session::{Access, Statements};
@@ -25,14 +25,6 @@ struct Lease {
     renewed: Instant,
     /// What the last save brought along, until somebody asks for it.
     stop: Option<Option<StopRequest>>,
-    /// What the taking brought along, until somebody asks for it or it is out of date.
-    newest: Option<StoredRevision>,
-}
-
-/// What the taking of a lease brought along.
-pub(super) struct Brought {
-    pub(super) stop: Option<StopRequest>,
-    pub(super) newest: Option<StoredRevision>,
 }
 
 #[derive(Default)]
@@ -78,16 +70,11 @@ impl Leases {
         if let Some(lease) = self.state().held.get_mut(run_id).filter(|lease| lease.token == token) {
             lease.renewed = Instant::now();
             lease.stop = stop.or(lease.stop.take());
-            lease.newest = None;
         }
     }
 
     pub(super) fn take_stop(&self, run_id: &RunId) -> Option<Option<StopRequest>> {
         self.state().held.get_mut(run_id)?.stop.take()
-    }
-
-    pub(super) fn take_newest(&self, run_id: &RunId) -> Option<StoredRevision> {
-        self.state().held.get_mut(run_id)?.newest.take()
     }
 
     /// Ends the thread.
@@ -117,10 +104,10 @@ impl HeldLease {
         shared: Arc<Shared>,
         run_id: RunId,
         token: i64,
-        brought: Brought,
+        stop: Option<StopRequest>,
     ) -> PortResult<Self> {
         let renewed = Instant::now();
-        let lease = Lease { token, renewed, stop: Some(brought.stop), newest: brought.newest };
+        let lease = Lease { token, renewed, stop: Some(stop) };
         let mut state = shared.leases.state();
         state.held.insert(run_id.clone(), lease);
         let needs_thread = !state.is_thread_up;
