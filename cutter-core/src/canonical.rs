@@ -63,6 +63,28 @@ pub fn to_canonical(value: &Value) -> Result<String, CanonicalError> {
     Ok(writer.finish())
 }
 
+/// The canonical text of an object without one of its entries, and where in it a `,"name":value` would
+/// stand. Some other name must come before it.
+pub(crate) fn object_without(
+    map: &Map<String, Value>,
+    name: &str,
+) -> Result<(String, usize), CanonicalError> {
+    let mut entries: Vec<(&String, &Value)> = map.iter().filter(|(key, _)| *key != name).collect();
+    entries.sort_by(|a, b| key_order(a.0, b.0));
+    let mut writer = Writer::new();
+    writer.begin_object();
+    let mut place = writer.out.len();
+    for (key, value) in entries {
+        writer.key(key);
+        writer.value(value)?;
+        if key_order(key, name) == Ordering::Less {
+            place = writer.out.len();
+        }
+    }
+    writer.end_object();
+    Ok((writer.finish(), place))
+}
+
 /// The sha256 of the canonical text of `value`. Non-finite floats reach this function
 /// as `null` (serde_json's own rule), so hashed types hold no floats at all.
 ///

@@ -342,14 +342,14 @@ impl Sidecar {
     pub fn to_bytes(&mut self) -> Result<Vec<u8>, SidecarError> {
         self.record_version = RECORD_VERSION;
         let malformed = |e: &dyn core::fmt::Display| SidecarError::Malformed(e.to_string());
-        let mut value = serde_json::to_value(&*self).map_err(|e| malformed(&e))?;
-        let digest = digest_without_itself(&mut value)?;
+        let value = serde_json::to_value(&*self).map_err(|e| malformed(&e))?;
+        // The canonical text without the digest is what is hashed; with it, the same with one entry more.
+        let Value::Object(map) = &value else { return Err(malformed(&"not a JSON object")) };
+        let (mut text, place) = canonical::object_without(map, DIGEST).map_err(|e| malformed(&e))?;
+        let digest = Digest::of(text.as_bytes());
         self.digest = digest;
-        if let Value::Object(map) = &mut value {
-            map.insert("digest".to_owned(), Value::String(digest.to_hex()));
-        }
         self.check_rules()?;
-        let text = canonical::to_canonical(&value).map_err(|e| malformed(&e))?;
+        text.insert_str(place, &format!(",\"{DIGEST}\":\"{}\"", digest.to_hex()));
         if text.len() > SIDECAR_MAX_BYTES {
             return Err(SidecarError::Invalid(format!(
                 "size: expected at most {SIDECAR_MAX_BYTES} bytes, observed {}",
@@ -484,6 +484,9 @@ impl TransitionRecord {
         Digest::of(text.as_bytes())
     }
 }
+
+/// The entry of a sidecar that holds the digest of all others. Never the first: a run's active time is.
+const DIGEST: &str = "digest";
 
 fn digest_without_itself(value: &mut Value) -> Result<Digest, SidecarError> {
     match value {

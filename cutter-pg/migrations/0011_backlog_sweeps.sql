@@ -260,9 +260,11 @@ BEGIN
         FROM (VALUES ('marked'), ('reviewed_deferred')) AS q(status)
         CROSS JOIN LATERAL (
             SELECT e.entry_id, e.status FROM cutter_governance.decision_backlog_entry e
-            WHERE (e.document_id, e.status, e.entry_id)
-                    > (p_document_id, q.status, coalesce(p_after, '00000000-0000-0000-0000-000000000000'))
-                AND (e.document_id, e.status) <= (p_document_id, q.status)
+            -- No comparison of rows at the end of the range: the server stops at one only where its
+            -- first column changes.
+            WHERE e.document_id = ANY (ARRAY[p_document_id])
+                AND (e.status, e.entry_id) > (q.status, coalesce(p_after, '00000000-0000-0000-0000-000000000000'))
+                AND e.status <= q.status
                 AND (q.status = 'reviewed_deferred' OR e.escalates_entry_id IS NULL)
             ORDER BY e.document_id, e.status, e.entry_id LIMIT p_limit
         ) s

@@ -18,9 +18,11 @@ CREATE TABLE cutter_run.run (
 COMMENT ON TABLE cutter_run.run IS 'A run that has a sidecar here.';
 
 CREATE TABLE cutter_run.revision (
-    run_id       text COLLATE "C" NOT NULL REFERENCES cutter_run.run (run_id),
+    run_id       text COLLATE "C" NOT NULL,
     revision     bigint NOT NULL CHECK (revision > 0),
-    -- The one before is there: revisions have no gap.
+    -- The first names its run, every other the one before: revisions have no gap, and one check each.
+    first_of     text COLLATE "C" GENERATED ALWAYS AS (CASE WHEN revision = 1 THEN run_id END) STORED
+        REFERENCES cutter_run.run (run_id),
     previous     bigint GENERATED ALWAYS AS (nullif(revision - 1, 0)) STORED,
     body         bytea NOT NULL CHECK (octet_length(body) BETWEEN 1 AND 65536),
     lease_token  bigint,
@@ -78,30 +80,21 @@ CREATE TRIGGER trg_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON cutter_run
 CREATE TRIGGER trg_no_removal BEFORE DELETE OR TRUNCATE ON cutter_run.lease
     FOR EACH STATEMENT EXECUTE FUNCTION cutter_governance.fn_append_only();
 
--- A lease's token never falls, and under one token its holder is one.
+-- A lease's token never falls, and under one token its holder is one. The condition is the trigger's, so
+-- that a renewal, which every save is, calls no function.
 CREATE FUNCTION cutter_run.fn_lease_guard() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-    IF NEW.run_id <> OLD.run_id OR NEW.token NOT IN (OLD.token, OLD.token + 1)
-        OR NEW.token = OLD.token AND (NEW.attempt, NEW.holder, NEW.taken_at)
-            IS DISTINCT FROM (OLD.attempt, OLD.holder, OLD.taken_at)
-        OR NEW.token = OLD.token AND OLD.released_at IS NOT NULL
-    THEN
-        RAISE EXCEPTION 'lease of run %: token % of % does not follow % of %', OLD.run_id, NEW.token, NEW.attempt,
-            OLD.token, OLD.attempt USING ERRCODE = 'CU001';
-    END IF;
-    RETURN NEW;
+    RAISE EXCEPTION 'lease of run %: token % of % does not follow % of %', OLD.run_id, NEW.token, NEW.attempt,
+        OLD.token, OLD.attempt USING ERRCODE = 'CU001';
 END
 $fn$;
 CREATE TRIGGER trg_lease_guard BEFORE UPDATE ON cutter_run.lease
-    FOR EACH ROW EXECUTE FUNCTION cutter_run.fn_lease_guard();
-
--- The last stop request as JSON, or NULL.
-CREATE FUNCTION cutter_run.fn_stop_last(p_run_id text) RETURNS jsonb
-LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
-    SELECT jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at)
-    FROM cutter_run.stop_request s WHERE s.run_id = p_run_id ORDER BY s.n DESC LIMIT 1
-$fn$;
+    FOR EACH ROW WHEN (NEW.run_id <> OLD.run_id OR NEW.token NOT IN (OLD.token, OLD.token + 1)
+        OR NEW.token = OLD.token AND (NEW.attempt, NEW.holder, NEW.taken_at)
+            IS DISTINCT FROM (OLD.attempt, OLD.holder, OLD.taken_at)
+        OR NEW.token = OLD.token AND OLD.released_at IS NOT NULL)
+    EXECUTE FUNCTION cutter_run.fn_lease_guard();
 
 -- Revision 1 of a new run. outcome is applied, already_applied or conflict; highest is the highest revision.
 CREATE FUNCTION cutter_run.fn_run_create(p_run_id text, p_body bytea, OUT outcome text, OUT highest bigint)
@@ -131,6 +124,30 @@ DECLARE
     v_lease cutter_run.lease;
     v_body bytea;
 BEGIN
+    IF p_token IS NOT NULL THEN
+        -- What nearly every save is, in one statement: the lease stands, the one before is there and the
+        -- number is free, which the primary key decides. All else is told apart below.
+        WITH renewed AS (
+            UPDATE cutter_run.lease l SET renewed_at = clock_timestamp(),
+                expires_at = clock_timestamp() + p_lease_ms * interval '1 millisecond'
+            WHERE l.run_id = p_run_id AND l.token = p_token AND l.released_at IS NULL
+            RETURNING 1
+        ), saved AS (
+            INSERT INTO cutter_run.revision (run_id, revision, body, lease_token)
+            SELECT p_run_id, p_expected + 1, p_body, p_token FROM renewed
+            WHERE EXISTS (SELECT FROM cutter_run.revision r WHERE r.run_id = p_run_id AND r.revision = p_expected)
+            ON CONFLICT (run_id, revision) DO NOTHING
+            RETURNING revision.revision
+        )
+        SELECT (SELECT s.revision FROM saved s),
+            (SELECT jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at)
+             FROM cutter_run.stop_request s WHERE s.run_id = p_run_id ORDER BY s.n DESC LIMIT 1)
+        INTO highest, stop;
+        IF highest IS NOT NULL THEN
+            outcome := 'applied';
+            RETURN;
+        END IF;
+    END IF;
     IF p_token IS NULL THEN
         -- FOR SHARE: nobody takes the lease until this save is through.
         SELECT l.* INTO v_lease FROM cutter_run.lease l WHERE l.run_id = p_run_id FOR SHARE;
@@ -152,7 +169,8 @@ BEGIN
     IF highest IS NULL THEN
         RAISE EXCEPTION 'there is no run %', p_run_id USING ERRCODE = 'CUN10';
     END IF;
-    stop := cutter_run.fn_stop_last(p_run_id);
+    SELECT jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at) INTO stop
+    FROM cutter_run.stop_request s WHERE s.run_id = p_run_id ORDER BY s.n DESC LIMIT 1;
     IF highest = p_expected THEN
         INSERT INTO cutter_run.revision (run_id, revision, body, lease_token)
         VALUES (p_run_id, p_expected + 1, p_body, p_token) ON CONFLICT (run_id, revision) DO NOTHING;
@@ -169,10 +187,11 @@ END
 $fn$;
 
 -- Takes the lease of a run that nobody holds, or whose lease ran out, with the next token. token is
--- NULL if somebody holds it: holder says who. The same attempt again has the same token.
+-- NULL if somebody holds it: holder says who. The same attempt again has the same token. revision and
+-- body are the newest for whoever got it: a save of another is through by now, or is refused.
 CREATE FUNCTION cutter_run.fn_lease_take(
     p_run_id text, p_attempt uuid, p_holder text, p_lease_ms bigint,
-    OUT token bigint, OUT holder text, OUT left_ms bigint, OUT stop jsonb)
+    OUT token bigint, OUT holder text, OUT left_ms bigint, OUT stop jsonb, OUT revision bigint, OUT body bytea)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
     v_now timestamptz;
@@ -205,7 +224,12 @@ BEGIN
         left_ms := ceil(extract(epoch FROM v_lease.expires_at - v_now) * 1000);
     END IF;
     holder := CASE WHEN token IS NULL THEN v_lease.holder ELSE p_holder END;
-    stop := cutter_run.fn_stop_last(p_run_id);
+    SELECT jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at) INTO stop
+    FROM cutter_run.stop_request s WHERE s.run_id = p_run_id ORDER BY s.n DESC LIMIT 1;
+    IF token IS NOT NULL THEN
+        SELECT r.revision, r.body INTO revision, body FROM cutter_run.revision r WHERE r.run_id = p_run_id
+        ORDER BY r.revision DESC LIMIT 1;
+    END IF;
 END
 $fn$;
 

@@ -140,7 +140,8 @@ pub type Param = Box<dyn ToSql + Sync + Send>;
 /// The statement that answers [`Backlog::list`], with its parameters; for whoever explains it. Each
 /// form is answered by one index in order of ids; where a document is named, by one short scan for
 /// every state asked for. Ranges in place of equalities leave the planner no other index in that
-/// order, on which it would walk past any number of entries of other states.
+/// order, on which it would walk past any number of entries of other states; and no range is a
+/// comparison of rows at its end, which the server does not stop at before the first column changes.
 #[must_use]
 pub fn list_statement(query: &BacklogQuery) -> (String, Vec<Param>) {
     let mut params: Vec<Param> =
@@ -161,8 +162,8 @@ pub fn list_statement(query: &BacklogQuery) -> (String, Vec<Param>) {
             params.push(Box::new(all.filter(|s| status.is_none_or(|w| w == *s)).collect::<Vec<_>>()));
             format!(
                 "SELECT p.* FROM unnest($4::text[]) AS s(status) CROSS JOIN LATERAL (
-                     {COLUMNS} WHERE (e.document_id, e.status, e.entry_id) > ($3, s.status, $1)
-                         AND (e.document_id, e.status) <= ($3, s.status)
+                     {COLUMNS} WHERE e.document_id = ANY (ARRAY[$3]) AND (e.status, e.entry_id) > (s.status, $1)
+                         AND e.status <= s.status
                      ORDER BY e.document_id, e.status, e.entry_id LIMIT $2) p
                  ORDER BY p.entry_id LIMIT $2"
             )

@@ -14,6 +14,7 @@
 //! fence after every reconnect, so none may happen behind its back.
 
 mod commit;
+mod deadline;
 mod job;
 mod settings;
 
@@ -135,7 +136,6 @@ impl Connection {
     }
 
     /// As [`Self::run`], ended after `limit`, which includes the wait behind earlier jobs.
-    /// Costs a short-lived thread.
     ///
     /// # Errors
     /// As [`Self::run`]; [`PgError::Deadline`] if COMMIT was not sent by then, and
@@ -149,20 +149,19 @@ impl Connection {
     {
         let worker = self.worker();
         let (state, reply, answer) = self.hand_over(job)?;
-        let (done, is_done) = mpsc::channel::<()>();
         let timer = Timer { limit, state, worker, dsn: self.dsn.clone() };
-        let spawned = std::thread::Builder::new().name("cutter-pg-timer".to_owned()).spawn(move || {
-            if let Some(error) = timer.watch(&is_done) {
+        // Disarmed when the answer is there, or nobody waits for it any more.
+        let armed = deadline::arm(limit, move |is_done| {
+            if let Some(error) = timer.end(is_done) {
                 send(&reply, Err(error));
             }
         });
-        if let Err(error) = spawned {
+        let _armed = match armed {
+            Ok(armed) => armed,
             // Without a timer the promise cannot be kept; the job goes on unobserved.
-            return Err(PgError::OutcomeUnknown(format!("no thread for the timer: {error}")));
-        }
-        let outcome = answer.await.unwrap_or_else(|_| Err(thread_gone()));
-        drop(done);
-        outcome
+            Err(error) => return Err(PgError::OutcomeUnknown(format!("no thread for the timer: {error}"))),
+        };
+        answer.await.unwrap_or_else(|_| Err(thread_gone()))
     }
 
     fn worker(&self) -> Worker {
@@ -311,19 +310,17 @@ struct Timer {
 }
 
 impl Timer {
-    /// Waits for the job or the limit. `Some`: the caller is to be told this.
-    fn watch(self, is_done: &mpsc::Receiver<()>) -> Option<PgError> {
+    /// Ends the job, whose limit has passed. `Some`: the caller is to be told this.
+    fn end(self, is_done: &deadline::Done) -> Option<PgError> {
         let waited_ms = u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX);
-        if is_over(is_done, self.limit) {
-            return None;
-        }
         if self.state.advance(Stage::Queued, Stage::Revoked) {
             return Some(PgError::Deadline { waited_ms });
         }
         self.cancel();
         let until = Instant::now() + GRACE;
         while Instant::now() < until {
-            if is_over(is_done, Duration::from_millis(20)) || *self.state.lock() == Stage::Done {
+            std::thread::sleep(Duration::from_millis(5));
+            if is_done.is_set() || *self.state.lock() == Stage::Done {
                 return None;
             }
         }
@@ -375,10 +372,6 @@ impl Timer {
             );
         });
     }
-}
-
-fn is_over(is_done: &mpsc::Receiver<()>, wait: Duration) -> bool {
-    matches!(is_done.recv_timeout(wait), Err(mpsc::RecvTimeoutError::Disconnected))
 }
 
 fn send<T>(reply: &Reply<T>, outcome: Result<T, PgError>) {

@@ -284,6 +284,34 @@ fn a_save_brings_the_stop_request_along_once() {
     assert_eq!(block_on(driver.request_stop(&run_id(), &holder_request())).unwrap_err().kind, K::NotFound);
 }
 
+#[test]
+fn the_lock_brings_the_newest_revision_along() {
+    let database = TestServer::shared().fresh_database();
+    let (run, driver, other) = (run_id(), store(&database), store(&database));
+    let none = block_on(driver.lock_and_load(&run, &holder("driver"))).err().unwrap();
+    assert_eq!(none.kind, K::NotFound, "{none}");
+    block_on(driver.create(&run, b"1")).unwrap();
+    for revision in 1..=12_u64 {
+        let before = driver.statements();
+        let (lock, newest) = block_on(driver.lock_and_load(&run, &holder("driver"))).unwrap();
+        assert_eq!(driver.statements(), before + 1, "one statement");
+        let newest = newest.unwrap();
+        assert_eq!((newest.revision, newest.bytes), (revision, revision.to_string().into_bytes()));
+        let busy = block_on(other.lock_and_load(&run, &holder("other"))).err().unwrap();
+        assert_eq!(busy.kind, K::Busy, "{busy}");
+        drop(lock);
+        let text = (revision + 1).to_string();
+        assert_eq!(block_on(other.publish(&run, revision, text.as_bytes())).unwrap(), CasOutcome::Applied);
+        // A number of the past, and one with a gap before it, as whoever holds the lease.
+        let lock = block_on(driver.lock(&run, &holder("driver"))).unwrap();
+        for expected in [revision - 1, revision, revision + 2] {
+            let found = CasOutcome::Conflict { found: revision + 1 };
+            assert_eq!(block_on(driver.publish(&run, expected, b"\"other\"")).unwrap(), found, "{expected}");
+        }
+        drop(lock);
+    }
+}
+
 fn holder_request() -> StopRequest {
     StopRequest { id: id(), reason: "x".into(), actor: "x".into(), at: "2026-05-20T10:11:12Z".into() }
 }

@@ -162,7 +162,7 @@ fn a_driver_that_slept_while_another_finished_saves_nothing() {
     stand.scenario.sign_if_asked(&driven.outcome);
     let run_id = driven.sidecar.run_id.clone();
     // It sleeps, and its lease runs out.
-    let (ports, life) = FaultyPorts::wrap(stand.ports(), Plan::at(12, Strike::FreezeBefore));
+    let (ports, life) = FaultyPorts::wrap(stand.ports(), Plan::at(11, Strike::FreezeBefore));
     std::thread::scope(|scope| {
         let (scenario, run, ended) = (&stand.scenario, &run_id, life.clone());
         let sleeper = scope.spawn(move || {
@@ -217,10 +217,10 @@ fn eleven_phases_cost_at_most_twenty_six_statements() {
     assert_eq!(total, asked - free + count("lock"), "{calls:?}");
 
     // Outside the count: creation and claim, and each gate, which begins a command of its own:
-    // it looks for the run, takes the lock, reads and checks the record, saves twice, releases.
+    // it takes the lock, reads and checks the record, saves twice, releases.
     let creation = count("create") + count("latest_claim") + count("put_claim");
     assert_eq!(creation, 3, "{calls:?}");
-    let gates = resumes * (1 + 1 + 2 + 2 + 1);
+    let gates = resumes * (1 + 2 + 2 + 1);
     let phases = total - creation - gates;
     println!(
         "statements: {total} in all, {creation} of creation and claim, {gates} of gates, {phases} of phases"

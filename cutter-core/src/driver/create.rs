@@ -19,7 +19,7 @@ use crate::id::RunId;
 use crate::intent::Intent;
 use crate::machine::run::{Phase, RunState, Stage};
 use crate::port::effect::{EffectKey, EffectName, Verdict};
-use crate::port::run_store::Claim;
+use crate::port::run_store::{Claim, StoredRevision};
 use crate::port::{CasOutcome, PortError, PortErrorKind};
 use crate::settings::RunSettings;
 use crate::sidecar::{Mode, RECORD_VERSION, SCHEMA_VERSION, Sidecar};
@@ -135,6 +135,11 @@ pub(super) async fn load(ports: &Ports, run_id: &RunId) -> Result<(Sidecar, u64)
     let Some(stored) = ports.runs.load(run_id).await? else {
         return Err(DriveError::NotFound { run_id: run_id.clone() });
     };
+    validated(run_id, &stored)
+}
+
+/// A sidecar from its stored bytes, and its revision.
+pub(super) fn validated(run_id: &RunId, stored: &StoredRevision) -> Result<(Sidecar, u64), DriveError> {
     let broken = |error| DriveError::Sidecar { run_id: run_id.clone(), error };
     let sidecar = Sidecar::from_bytes(&stored.bytes).map_err(broken)?;
     if sidecar.run_id != *run_id || sidecar.revision != stored.revision {

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 
-use super::create::{claim, load, state_of, void_unclaimed};
+use super::create::{claim, load, state_of, validated, void_unclaimed};
 use super::run::{Halt, Run};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
 use crate::drift::Difference;
@@ -49,25 +49,25 @@ pub async fn resume(
     run.drive().await
 }
 
-/// Takes the lock, then reads: never the other way round.
+/// Takes the lock, then reads: never the other way round. Where there is no run, a store says so at
+/// either.
 pub(super) async fn open<'p>(
     ports: &'p Ports,
     caller: &'p Caller,
     run_id: &RunId,
 ) -> Result<Run<'p>, DriveError> {
-    if ports.runs.load(run_id).await?.is_none() {
-        return Err(DriveError::NotFound { run_id: run_id.clone() });
-    }
-    let lock = ports.runs.lock(run_id, &caller.holder).await.map_err(|e| busy(run_id, e))?;
-    let (sidecar, revision) = load(ports, run_id).await?;
+    let opened = ports.runs.lock_and_load(run_id, &caller.holder).await;
+    let (lock, stored) = opened.map_err(|e| busy(run_id, e))?;
+    let stored = stored.ok_or_else(|| DriveError::NotFound { run_id: run_id.clone() })?;
+    let (sidecar, revision) = validated(run_id, &stored)?;
     Ok(Run::new(ports, caller, sidecar, revision, lock))
 }
 
 fn busy(run_id: &RunId, error: PortError) -> DriveError {
-    if error.kind == PortErrorKind::Busy {
-        DriveError::Busy { run_id: run_id.clone(), holder: error.message }
-    } else {
-        DriveError::Port(error)
+    match error.kind {
+        PortErrorKind::Busy => DriveError::Busy { run_id: run_id.clone(), holder: error.message },
+        PortErrorKind::NotFound => DriveError::NotFound { run_id: run_id.clone() },
+        _ => DriveError::Port(error),
     }
 }
 

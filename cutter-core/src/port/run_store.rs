@@ -88,6 +88,17 @@ pub trait RunStore: Send + Sync {
     async fn mirror(&self, run_id: &RunId, name: &str, bytes: &[u8]) -> PortResult<()>;
     /// Takes the run lock without waiting. `Busy` (its message names the holder) if it is held.
     async fn lock(&self, run_id: &RunId, holder: &LockHolder) -> PortResult<Box<dyn RunLock>>;
+    /// Takes the run lock, then reads the highest revision: never the other way round. As [`Self::lock`]
+    /// and [`Self::load`], which is what it does unless a store can answer both at once.
+    async fn lock_and_load(
+        &self,
+        run_id: &RunId,
+        holder: &LockHolder,
+    ) -> PortResult<(Box<dyn RunLock>, Option<StoredRevision>)> {
+        let lock = self.lock(run_id, holder).await?;
+        let newest = self.load(run_id).await?;
+        Ok((lock, newest))
+    }
     /// Who holds the lock now, if anyone.
     async fn lock_holder(&self, run_id: &RunId) -> PortResult<Option<LockHolder>>;
     /// Leaves a stop request for whoever drives the run. Needs no lock; durable on return; a

@@ -1,7 +1,7 @@
 //! Leases that this process holds: their tokens, the thread that renews them, and their end.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use cutter_core::id::RunId;
@@ -32,6 +32,10 @@ struct State {
     held: BTreeMap<RunId, Lease>,
     length: Duration,
     is_thread_up: bool,
+    /// When the thread wakes by itself; `None`: not at all.
+    wakes_at: Option<Instant>,
+    /// The store is gone, and so is the need for a thread.
+    is_over: bool,
 }
 
 /// All leases of the store.
@@ -73,6 +77,12 @@ impl Leases {
         self.state().held.get_mut(run_id)?.stop.take()
     }
 
+    /// Ends the thread.
+    pub(super) fn end(&self) {
+        self.state().is_over = true;
+        self.changed.notify_all();
+    }
+
     pub(super) fn forget_stop(&self, run_id: &RunId) {
         if let Some(lease) = self.state().held.get_mut(run_id) {
             lease.stop = None;
@@ -96,24 +106,29 @@ impl HeldLease {
         token: i64,
         stop: Option<StopRequest>,
     ) -> PortResult<Self> {
-        let lease = Lease { token, renewed: Instant::now(), stop: Some(stop) };
+        let renewed = Instant::now();
+        let lease = Lease { token, renewed, stop: Some(stop) };
         let mut state = shared.leases.state();
         state.held.insert(run_id.clone(), lease);
         let needs_thread = !state.is_thread_up;
         state.is_thread_up = true;
+        // The thread sleeps on past the end of a lease, so that the next one need not wake it.
+        let due = renewed + state.period();
+        let oversleeps = state.wakes_at.is_none_or(|wakes_at| wakes_at > due);
         drop(state);
         // From here on the drop gives the lease back.
         let held = Self { shared, run_id, token };
         if needs_thread {
-            let shared = held.shared.clone();
+            let (shared, leases) = (Arc::downgrade(&held.shared), held.shared.leases.clone());
             let thread = std::thread::Builder::new().name("cutter-pg-lease".to_owned());
-            if let Err(e) = thread.spawn(move || keep(&shared)) {
+            if let Err(e) = thread.spawn(move || keep(&shared, &leases)) {
                 held.shared.leases.state().is_thread_up = false;
                 let message = format!("no thread to renew the lease: {e}");
                 return Err(error("lock", PortErrorKind::Unavailable, message));
             }
+        } else if oversleeps {
+            held.shared.leases.changed.notify_all();
         }
-        held.shared.leases.changed.notify_all();
         Ok(held)
     }
 }
@@ -131,7 +146,6 @@ impl Drop for HeldLease {
             state.held.remove(&self.run_id);
         }
         drop(state);
-        self.shared.leases.changed.notify_all();
         // Best effort, and waited for: the process may be about to end. A session that is lost is
         // not opened again here; the lease then runs out.
         let Some(session) = self.shared.sessions.standing() else { return };
@@ -148,27 +162,42 @@ impl Drop for HeldLease {
     }
 }
 
-/// Renews what no save has renewed for a third of a lease, until nothing is held any more.
-fn keep(shared: &Shared) {
-    let leases = &shared.leases;
+impl State {
+    /// Between two renewals.
+    fn period(&self) -> Duration {
+        (self.length / 3).max(Duration::from_millis(1))
+    }
+}
+
+/// Renews what no save has renewed for a third of a lease, until the store is gone. It holds the
+/// store only while it renews, so that the connection ends with its owner.
+fn keep(shared: &Weak<Shared>, leases: &Leases) {
     let mut state = leases.state();
     loop {
-        if state.held.is_empty() {
+        if state.is_over {
             state.is_thread_up = false;
             return;
         }
-        let period = (state.length / 3).max(Duration::from_millis(1));
+        let period = state.period();
         let now = Instant::now();
-        let next = state.held.values().map(|lease| lease.renewed + period).min().unwrap_or(now + period);
+        let Some(next) = state.held.values().map(|lease| lease.renewed + period).min() else {
+            state.wakes_at = None;
+            state = leases.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            continue;
+        };
         if next > now {
+            state.wakes_at = Some(next);
             state = leases.changed.wait_timeout(state, next - now).unwrap_or_else(PoisonError::into_inner).0;
             continue;
         }
         // All at once, the next due ones too.
         let due: Vec<(RunId, i64)> =
             state.held.iter().map(|(run, lease)| (run.clone(), lease.token)).collect();
+        // Awake: whoever comes meanwhile is seen below.
+        state.wakes_at = Some(now);
         drop(state);
-        if renew(shared, &due).is_ok() {
+        let is_renewed = shared.upgrade().is_some_and(|shared| renew(&shared, &due).is_ok());
+        if is_renewed {
             // A lease that is lost is no longer due either: its holder hears of it at its next save.
             for (run_id, token) in &due {
                 leases.renewed(run_id, *token, None);
