@@ -207,6 +207,10 @@ DECLARE
     v_name text := 'd' || to_char(p_day, 'YYYYMMDD');
 BEGIN
     IF to_regclass('cutter_queue_day.' || v_name) IS NOT NULL THEN
+        -- Whoever made it may have committed and not yet told the other sessions, which then still
+        -- route rows without it. Its lock goes only afterwards: wait that out, and hold nothing.
+        PERFORM pg_advisory_lock_shared(hashtext('cutter_queue.fn_work_day'));
+        PERFORM pg_advisory_unlock_shared(hashtext('cutter_queue.fn_work_day'));
         RETURN;
     END IF;
     PERFORM pg_advisory_xact_lock(hashtext('cutter_queue.fn_work_day'));

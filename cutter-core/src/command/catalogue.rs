@@ -123,6 +123,14 @@ pub const SIDE_EFFECTS: &[SideEffect] = &[
         "none: it saves work, the fence keeps it right",
     ),
     effect(
+        "run_record.lock_and_load",
+        "RunStore.lock_and_load",
+        "run id",
+        "as the lock alone; the record is read under it",
+        "`Busy` while another holds it",
+        "none: it saves work, the fence keeps it right",
+    ),
+    effect(
         "run_record.request_stop",
         "RunStore.request_stop",
         "run id",
