@@ -171,8 +171,8 @@ END
 $fn$;
 
 -- The tables of a document's closure, less the rows of one run: count and sha256 over the rows
--- as text, ordered by key in bytes. Stored texts enter by their sha256. No fences and no
--- effects: they say who drives, not what stands.
+-- as text, ordered by key in bytes. Stored texts enter by their sha256. No fences, no effects
+-- and no sweep passes: they say who drives or looked, not what stands.
 CREATE FUNCTION cutter_governance.fn_base_state_tables(p_document_id text, p_exclude_run text)
 RETURNS TABLE (table_name text, row_count bigint, sha256 text)
 LANGUAGE plpgsql STABLE SECURITY DEFINER
@@ -269,10 +269,6 @@ BEGIN
         SELECT 'cutter_governance.decision_backlog_history', h.history_id::text, ROW(h.*)::text
         FROM entries e JOIN cutter_governance.decision_backlog_history h USING (entry_id)
         UNION ALL
-        SELECT 'cutter_governance.decision_backlog_sweep_log', w.sweep_id::text, ROW(w.*)::text
-        FROM cutter_governance.decision_backlog_sweep_log w
-        WHERE w.document_id = p_document_id AND w.run_id IS DISTINCT FROM p_exclude_run
-        UNION ALL
         SELECT 'public.dot_config', c.config_key, ROW(c.config_key, c.config_value, c.description)::text
         FROM public.dot_config c WHERE starts_with(c.config_key, 'vocab.')
     )
@@ -285,7 +281,7 @@ BEGIN
         'cutter_governance.verify_result', 'cutter_governance.review_decision',
         'cutter_governance.review_approval', 'cutter_governance.approval_use',
         'cutter_governance.decision_backlog_entry', 'cutter_governance.decision_backlog_history',
-        'cutter_governance.decision_backlog_sweep_log', 'public.dot_config']) AS t(tab)
+        'public.dot_config']) AS t(tab)
     LEFT JOIN lines l ON l.tab = t.tab
     GROUP BY t.tab
     ORDER BY t.tab COLLATE "C";

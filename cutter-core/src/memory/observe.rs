@@ -260,10 +260,12 @@ pub(super) fn closure(
         .filter(|row| row.document_id == document_id && except != Some(&row.run_id))
         .map(line)
         .collect();
+    // A pass says who looked; what it moved stands in the entries and their history. So it is in the
+    // backup, and no part of the base state.
     let sweeps = tables
         .sweeps
         .values()
-        .filter(|row| row.document_id == document_id && (except.is_none() || except != row.run_id.as_ref()))
+        .filter(|row| row.document_id == document_id && except.is_none())
         .map(line)
         .collect();
     alloc::vec![

@@ -1,15 +1,20 @@
 //! Whoever keeps the backlog, outside of every run: sweeps, takes back, gives up, requeues; and
 //! the audit of all entries.
 
+use std::cell::Cell;
+
 use cutter_core::backlog::audit;
 use cutter_core::driver::Ports;
 use cutter_core::machine::backlog::BacklogState;
+use cutter_core::machine::cut_request::CutRequestStatus;
 use cutter_core::memory::block_on;
 use cutter_core::port::backlog::{AbandonRequest, BacklogQuery, RequeueRequest, ReviewRequest, SweepBatch};
 use cutter_core::port::cut_request::Asked;
 use cutter_core::port::effect::ReviewVerdict;
+use cutter_tests::Scenario;
+use cutter_tests::pg::PgWorld;
 
-use super::{Land, Stage};
+use super::{Act, Land, Memory, Server, Stage, tell};
 
 /// What is decided on an entry.
 #[derive(Debug, Clone, Copy)]
@@ -100,4 +105,30 @@ impl<L: Land> Stage<'_, L> {
             }
         }
     }
+}
+
+/// A pass that finds nothing to promote changes nothing that was approved: the run goes on.
+fn a_sweep_while_the_run_waits<L: Land>(land: &L) {
+    let acts = [
+        Act::Add(2),
+        Act::Copy(2),
+        Act::Mark(2, false),
+        Act::Review(2, true),
+        Act::Serve(2, None),
+        Act::Sweep(2),
+    ];
+    tell(land, 106_894, &acts);
+    let (_, requests) = land.process(None);
+    let stage = Stage { land, story: 106_894, minted: Cell::default() };
+    assert_eq!(stage.request(requests.as_ref(), 2).unwrap().status, CutRequestStatus::Cleaned);
+}
+
+#[test]
+fn in_memory_a_sweep_stops_no_waiting_run() {
+    a_sweep_while_the_run_waits(&Memory(Scenario::new(1)));
+}
+
+#[test]
+fn on_a_server_a_sweep_stops_no_waiting_run() {
+    a_sweep_while_the_run_waits(&Server(PgWorld::new(cutter_pg::testing::TestServer::shared())));
 }
