@@ -1,5 +1,24 @@
 -- Who may do what. grant_expectation is the one list: the grants are made from it, and the
 -- grant probe (IG_grant_probe) compares the server with it. A later migration adds its rows.
+GRANT USAGE ON SCHEMA cutter_meta TO cutter_owner;
+
+-- Grants what the list says of the objects whose names match. For migrations:
+-- only the owner may grant, and nobody else may call it.
+CREATE FUNCTION cutter_meta.fn_grant_expected(p_objects text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+    r record;
+BEGIN
+    FOR r IN SELECT e.* FROM cutter_governance.grant_expectation e
+             WHERE e.wanted AND e.grantee <> 'cutter_owner' AND e.object ~ p_objects
+    LOOP
+        EXECUTE format('GRANT %s ON %s %s TO %I', r.privilege, r.kind, r.object, r.grantee);
+    END LOOP;
+END
+$fn$;
+REVOKE ALL ON FUNCTION cutter_meta.fn_grant_expected(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION cutter_meta.fn_grant_expected(text) TO cutter_owner;
+
 SET ROLE cutter_owner;
 
 CREATE TABLE cutter_governance.grant_expectation (
@@ -194,18 +213,9 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $f
     FROM cutter_governance.fn_grant_probe() p
 $fn$;
 
-DO $do$
-DECLARE
-    r record;
-BEGIN
-    FOR r IN SELECT * FROM cutter_governance.grant_expectation WHERE wanted LOOP
-        EXECUTE format('GRANT %s ON %s %s TO %I', r.privilege, r.kind, r.object, r.grantee);
-    END LOOP;
-END
-$do$;
+SELECT cutter_meta.fn_grant_expected('.');
 
 RESET ROLE;
 
 -- The survey reads the record of migrations.
-GRANT USAGE ON SCHEMA cutter_meta TO cutter_owner;
 GRANT SELECT ON cutter_meta.migration TO cutter_owner;

@@ -478,16 +478,7 @@ INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, objec
 SELECT g.grantee, 'UPDATE', 'TABLE', 'cutter_governance.decision_backlog_entry', false
 FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_review', 'cutter_ro', 'directus']) AS g(grantee);
 
-DO $do$
-DECLARE
-    r record;
-BEGIN
-    FOR r IN SELECT * FROM cutter_governance.grant_expectation
-             WHERE wanted AND object ~ '[.](v_backlog_|backlog_promotion_check$|fn_backlog_(mark|mark_once|sweep_pass|review|requeue|abandon|promotions)$)'
-    LOOP
-        EXECUTE format('GRANT %s ON %s %s TO %I', r.privilege, r.kind, r.object, r.grantee);
-    END LOOP;
-END
-$do$;
+SELECT cutter_meta.fn_grant_expected(
+    '[.](v_backlog_|backlog_promotion_check$|fn_backlog_(mark|mark_once|sweep_pass|review|requeue|abandon|promotions)$)');
 
 RESET ROLE;

@@ -47,18 +47,8 @@ VALUES ('cutter_exec', 'EXECUTE', 'FUNCTION', 'public.fn_cut_request_transition'
     ('cutter_exec', 'EXECUTE', 'FUNCTION', 'public.fn_cut_verify_mark', false),
     ('cutter_exec', 'EXECUTE', 'FUNCTION', 'public.fn_cut_verify_cut', false);
 
-DO $do$
-DECLARE
-    r record;
-BEGIN
-    FOR r IN SELECT e.* FROM cutter_governance.grant_expectation e
-             WHERE e.wanted AND e.grantee <> 'cutter_owner' AND e.object
-                 ~ '^(cutter_queue|cutter_queue[.].*|public[.](v_|fn_)?cut_.*|.*[.]fn_(cut|iu_op)_.*|iu_core[.]iu_staging_record|cutter_governance[.]copy_folder)$'
-    LOOP
-        EXECUTE format('GRANT %s ON %s %s TO %I', r.privilege, r.kind, r.object, r.grantee);
-    END LOOP;
-END
-$do$;
+SELECT cutter_meta.fn_grant_expected('^(cutter_queue|cutter_queue[.].*|public[.](v_|fn_)?cut_.*'
+    '|.*[.]fn_(cut|iu_op)_.*|iu_core[.]iu_staging_record|cutter_governance[.]copy_folder)$');
 
 -- What the server has: every privilege of the run logins, of PUBLIC, and of strangers, on the
 -- objects of our schemas and on what cutter_owner owns in public; sequences too.

@@ -260,16 +260,6 @@ INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, objec
 SELECT g.grantee, 'INSERT', 'TABLE', 'cutter_governance.command_settlement', false
 FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_review', 'cutter_ro', 'directus']) AS g(grantee);
 
-DO $do$
-DECLARE
-    r record;
-BEGIN
-    FOR r IN SELECT e.* FROM cutter_governance.grant_expectation e
-             WHERE e.wanted AND e.object ~ '^cutter_governance[.](v_|fn_)?command(_|$)'
-    LOOP
-        EXECUTE format('GRANT %s ON %s %s TO %I', r.privilege, r.kind, r.object, r.grantee);
-    END LOOP;
-END
-$do$;
+SELECT cutter_meta.fn_grant_expected('^cutter_governance[.](v_|fn_)?command(_|$)');
 
 RESET ROLE;

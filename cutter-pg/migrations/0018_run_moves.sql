@@ -63,17 +63,6 @@ SELECT 'cutter_ro', v.privilege, v.kind, v.object
 FROM (VALUES ('SELECT', 'TABLE', 'cutter_run.v_run_move'), ('EXECUTE', 'FUNCTION', 'cutter_run.fn_run_targets'),
     ('EXECUTE', 'FUNCTION', 'cutter_run.fn_run_check')) AS v(privilege, kind, object);
 
-DO $do$
-DECLARE
-    r record;
-BEGIN
-    FOR r IN SELECT e.* FROM cutter_governance.grant_expectation e
-             WHERE e.wanted AND e.object IN ('cutter_run.v_run_move', 'cutter_run.fn_run_targets',
-                 'cutter_run.fn_run_check')
-    LOOP
-        EXECUTE format('GRANT %s ON %s %s TO %I', r.privilege, r.kind, r.object, r.grantee);
-    END LOOP;
-END
-$do$;
+SELECT cutter_meta.fn_grant_expected('^cutter_run[.](v_run_move|fn_run_targets|fn_run_check)$');
 
 RESET ROLE;

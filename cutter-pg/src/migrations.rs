@@ -44,7 +44,14 @@ const MIGRATIONS: &[Migration] = &[
         name: "cut_request_grants",
         sql: include_str!("../migrations/0014_cut_request_grants.sql"),
     },
-    Migration { version: 15, name: "work_queue", sql: include_str!("../migrations/0015_work_queue.sql") },
+    Migration {
+        version: 15,
+        name: "work_queue",
+        sql: concat!(
+            include_str!("../migrations/0015_work_queue.sql"),
+            include_str!("../migrations/0015_work_leases.sql")
+        ),
+    },
     Migration {
         version: 16,
         name: "command_ledger",
