@@ -5,6 +5,8 @@
 //! rounded, and so are duplicate keys on reading: two inputs must never share a digest
 //! because a parser was lenient. [`Writer`] writes long texts without building a tree.
 
+mod serialize;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
@@ -13,6 +15,7 @@ use core::fmt;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
+pub(crate) use self::serialize::text_of;
 use crate::digest::{Digest, Hasher};
 
 /// The largest integer that every JSON reader keeps exact: 2^53 − 1.
@@ -63,37 +66,13 @@ pub fn to_canonical(value: &Value) -> Result<String, CanonicalError> {
     Ok(writer.finish())
 }
 
-/// The canonical text of an object without one of its entries, and where in it a `,"name":value` would
-/// stand. Some other name must come before it.
-pub(crate) fn object_without(
-    map: &Map<String, Value>,
-    name: &str,
-) -> Result<(String, usize), CanonicalError> {
-    let mut entries: Vec<(&String, &Value)> = map.iter().filter(|(key, _)| *key != name).collect();
-    entries.sort_by(|a, b| key_order(a.0, b.0));
-    let mut writer = Writer::new();
-    writer.begin_object();
-    let mut place = writer.out.len();
-    for (key, value) in entries {
-        writer.key(key);
-        writer.value(value)?;
-        if key_order(key, name) == Ordering::Less {
-            place = writer.out.len();
-        }
-    }
-    writer.end_object();
-    Ok((writer.finish(), place))
-}
-
 /// The sha256 of the canonical text of `value`. Non-finite floats reach this function
 /// as `null` (serde_json's own rule), so hashed types hold no floats at all.
 ///
 /// # Errors
 /// [`CanonicalError`] where a number is a float or out of range, or serde fails.
 pub fn digest_of<T: serde::Serialize + ?Sized>(value: &T) -> Result<Digest, CanonicalError> {
-    use alloc::string::ToString;
-    let value = serde_json::to_value(value).map_err(|e| CanonicalError::NotJson { reason: e.to_string() })?;
-    Ok(Digest::of(to_canonical(&value)?.as_bytes()))
+    Ok(Digest::of(text_of(value)?.out.as_bytes()))
 }
 
 /// Writes canonical JSON piece by piece. The caller keeps object keys in order

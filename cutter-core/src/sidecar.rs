@@ -342,14 +342,12 @@ impl Sidecar {
     pub fn to_bytes(&mut self) -> Result<Vec<u8>, SidecarError> {
         self.record_version = RECORD_VERSION;
         let malformed = |e: &dyn core::fmt::Display| SidecarError::Malformed(e.to_string());
-        let value = serde_json::to_value(&*self).map_err(|e| malformed(&e))?;
-        // The canonical text without the digest is what is hashed; with it, the same with one entry more.
-        let Value::Object(map) = &value else { return Err(malformed(&"not a JSON object")) };
-        let (mut text, place) = canonical::object_without(map, DIGEST).map_err(|e| malformed(&e))?;
-        let digest = Digest::of(text.as_bytes());
+        let mut text = canonical::text_of(&*self).map_err(|e| malformed(&e))?;
+        let (entry, digest) = text.digest_without(DIGEST).ok_or_else(|| malformed(&"no digest"))?;
         self.digest = digest;
         self.check_rules()?;
-        text.insert_str(place, &format!(",\"{DIGEST}\":\"{}\"", digest.to_hex()));
+        text.out.replace_range(entry, &format!("\"{DIGEST}\":\"{}\"", self.digest.to_hex()));
+        let text = text.out;
         if text.len() > SIDECAR_MAX_BYTES {
             return Err(SidecarError::Invalid(format!(
                 "size: expected at most {SIDECAR_MAX_BYTES} bytes, observed {}",

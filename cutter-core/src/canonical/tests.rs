@@ -3,6 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;
+use std::format;
 use std::string::ToString;
 
 fn any_value() -> impl Strategy<Value = Value> {
@@ -28,6 +29,7 @@ proptest! {
     fn equals_the_oracle_and_reads_back(value in any_value()) {
         let ours = to_canonical(&value).unwrap();
         prop_assert_eq!(&ours, &serde_json_canonicalizer::to_string(&value).unwrap());
+        prop_assert_eq!(&text_of(&value).unwrap().out, &ours);
         prop_assert_eq!(parse_strict(ours.as_bytes()).unwrap(), value);
     }
 
@@ -130,4 +132,94 @@ fn a_drained_writer_hashes_the_same_text() {
 #[test]
 fn digest_of_equals_the_digest_of_the_text() {
     assert_eq!(digest_of(&json!({"b":1,"a":"x"})).unwrap(), Digest::of(b"{\"a\":\"x\",\"b\":1}"));
+}
+
+/// Every shape that serde knows, with fields out of order.
+#[derive(serde::Serialize)]
+struct Shapes<'a> {
+    z: Kind,
+    y: (u8, char, Option<i8>),
+    b: Kind,
+    a: Kind,
+    x: Pair,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<u8>,
+    none: Option<u8>,
+    wrapped: Wrapped,
+    unit: (),
+    numbers: std::collections::BTreeMap<i32, bool>,
+    words: std::collections::BTreeMap<Kind, &'a str>,
+    nan: f64,
+    bytes: &'a [u8],
+    #[serde(flatten)]
+    flat: std::collections::BTreeMap<&'a str, u64>,
+}
+
+#[derive(serde::Serialize, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    #[serde(rename = "of one")]
+    Unit,
+    New(u64),
+    Pair(i64, &'static str),
+    Named {
+        z: u8,
+        a: [u8; 2],
+    },
+}
+
+#[derive(serde::Serialize)]
+struct Pair(bool, u16);
+
+#[derive(serde::Serialize)]
+struct Wrapped(&'static str);
+
+#[test]
+fn any_shape_is_written_as_through_a_tree() {
+    let shapes = Shapes {
+        z: Kind::Named { z: 1, a: [2, 3] },
+        y: (1, 'é', Some(-1)),
+        b: Kind::Pair(-5, "p\n"),
+        a: Kind::New(7),
+        x: Pair(true, 9),
+        left_out: None,
+        none: None,
+        wrapped: Wrapped("w"),
+        unit: (),
+        numbers: [(10, true), (9, false), (-1, true)].into(),
+        words: [(Kind::Unit, "u")].into(),
+        nan: f64::NAN,
+        bytes: &[1, 255],
+        flat: [("c", 3), ("\u{1f600}", 4), ("\u{fb33}", 5)].into(),
+    };
+    let through_a_tree = to_canonical(&serde_json::to_value(&shapes).unwrap()).unwrap();
+    let text = text_of(&shapes).unwrap();
+    assert_eq!(text.out, through_a_tree);
+    for (name, entry) in [("c", "\"c\":3"), ("unit", "\"unit\":null"), ("x", "\"x\":[true,9]")] {
+        let (place, digest) = text.digest_without(name).unwrap();
+        assert_eq!(text.out.get(place), Some(entry));
+        let without = text.out.replacen(&format!(",{entry}"), "", 1);
+        assert_eq!(digest, Digest::of(without.as_bytes()));
+    }
+    for none in ["left_out", "a"] {
+        assert!(text.digest_without(none).is_none(), "{none}: not there, or the first");
+    }
+}
+
+#[test]
+fn what_has_no_canonical_text_is_refused_without_a_tree_too() {
+    fn refused<T: serde::Serialize>(value: T) -> String {
+        text_of(&value).err().expect("refused").to_string()
+    }
+    #[derive(serde::Serialize)]
+    struct Twice {
+        b: u8,
+        #[serde(rename = "b")]
+        other: u8,
+    }
+    assert!(refused(1.5).contains("no floats"));
+    assert!(refused(MAX_SAFE_INTEGER + 1).contains("out of range"));
+    assert!(refused(i64::MIN).contains("out of range"));
+    assert!(refused(u128::MAX).contains("out of range"));
+    assert!(refused(Twice { b: 1, other: 2 }).contains("twice"));
+    assert!(refused(std::collections::BTreeMap::from([((1, 2), 3)])).contains("key must be a string"));
 }
