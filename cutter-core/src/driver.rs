@@ -8,7 +8,8 @@
 //!      7 ─ persist the document's id, the new state and the next phase's intent
 //! ```
 //!
-//! An undisturbed internal phase costs two durable writes (5 and 7) and one upload. The
+//! An undisturbed internal phase costs two durable writes (5 and 7) and one upload; before a phase
+//! that only looks, 7 and its 5 are one write. The
 //! driver judges nothing itself and knows no adapter: it reads the table for what comes
 //! next, gates for whether it may, ports for what is. It refuses to guess: an unknown
 //! outcome is asked for by the identifier that the intent chose before.
@@ -22,6 +23,8 @@ mod enter;
 mod lifecycle;
 mod perform;
 mod plan_phases;
+#[cfg(feature = "conformance")]
+pub mod rehearsal;
 mod requests;
 mod resume;
 mod run;

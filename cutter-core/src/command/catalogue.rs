@@ -99,6 +99,14 @@ pub const SIDE_EFFECTS: &[SideEffect] = &[
         "`CasOutcome::Conflict`",
     ),
     effect(
+        "run_record.begin",
+        "RunStore.begin",
+        "run id; (document id, generation)",
+        "revision 1, the lock and the claim, as by the three calls",
+        "as theirs",
+        "as theirs, in their order",
+    ),
+    effect(
         "run_record.publish",
         "RunStore.publish",
         "(run id, revision)",

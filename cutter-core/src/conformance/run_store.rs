@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::fixture::{id, run_id};
 use super::{Broken, ConformanceFailure, Fresh, Held, at_once, contracts, equal, holds, refused};
 use crate::memory::block_on;
-use crate::port::run_store::{Claim, LockHolder, RunStore, StopRequest};
+use crate::port::run_store::{Beginning, Claim, LockHolder, RunStore, StopRequest};
 use crate::port::{CasOutcome, PortErrorKind, PortResult};
 
 type Store = Fresh<dyn RunStore>;
@@ -41,6 +41,8 @@ where
             the_lock_has_one_holder_until_it_is_dropped,
             of_many_lockers_one_holds,
             locks_of_two_runs_are_apart,
+            a_run_begins_with_lock_and_claim,
+            a_beginning_ends_at_its_first_refusal,
             a_claim_is_put_once,
             a_successor_takes_the_next_generation,
             of_many_claimants_one_applies,
@@ -193,6 +195,49 @@ async fn locks_of_two_runs_are_apart(store: &Store) -> Held {
 
 fn claim(generation: u64, run: u8) -> Claim {
     Claim { document_id: "CONF-DOC".into(), generation, run_id: run_id(run) }
+}
+
+async fn a_run_begins_with_lock_and_claim(store: &Store) -> Held {
+    let (run, driver, own) = (run_id(1), holder(1), claim(1, 1));
+    let beginning = Beginning { run_id: &run, bytes: b"1", holder: &driver, claim: Some(&own) };
+    let begun = store.port.begin(&beginning).await?;
+    equal("created", CasOutcome::Applied, begun.created)?;
+    equal("claimed", Some(CasOutcome::Applied), begun.claimed)?;
+    equal("locked", Some(run.clone()), begun.lock.as_ref().map(|lock| lock.run_id().clone()))?;
+    equal("stored", Some(b"1".to_vec()), store.port.load(&run).await?.map(|s| s.bytes))?;
+    equal("the claim", Some(own.clone()), store.port.latest_claim(&own.document_id).await?)?;
+    refused("a lock beside it", &[PortErrorKind::Busy], store.port.lock(&run, &holder(2)).await)?;
+    equal("the holder saves", CasOutcome::Applied, store.port.publish(&run, 1, b"2").await?)?;
+    drop(begun.lock);
+    // Without a claim; and whoever asks again, because the answer was lost, finds all of it.
+    let dry = run_id(2);
+    let beginning = Beginning { run_id: &dry, bytes: b"1", holder: &driver, claim: None };
+    let first = store.port.begin(&beginning).await?;
+    equal("no claim", None, first.claimed)?;
+    drop(first.lock);
+    let again = store.port.begin(&beginning).await?;
+    equal("again", CasOutcome::AlreadyApplied, again.created)?;
+    holds("the lock again", again.lock.is_some(), "no lock")
+}
+
+async fn a_beginning_ends_at_its_first_refusal(store: &Store) -> Held {
+    let (first, second, driver) = (run_id(1), run_id(2), holder(1));
+    let (own, other) = (claim(1, 1), claim(1, 2));
+    let beginning = |run_id, bytes, claim| Beginning { run_id, bytes, holder: &driver, claim: Some(claim) };
+    let begun = store.port.begin(&beginning(&first, b"1", &own)).await?;
+    // The document is another's: the run is there, locked, and has no claim.
+    let late = store.port.begin(&beginning(&second, b"1", &other)).await?;
+    equal("created", CasOutcome::Applied, late.created)?;
+    equal("not claimed", Some(CasOutcome::Conflict { found: own.clone() }), late.claimed)?;
+    holds("locked", late.lock.is_some(), "no lock")?;
+    // Somebody drives the run.
+    let busy = store.port.begin(&beginning(&first, b"1", &own)).await;
+    refused("a lock that is held", &[PortErrorKind::Busy], busy)?;
+    drop(begun.lock);
+    // Another first revision.
+    let wrong = store.port.begin(&beginning(&first, b"3", &own)).await?;
+    holds("conflict", matches!(wrong.created, CasOutcome::Conflict { .. }), &wrong.created)?;
+    holds("nothing behind it", wrong.lock.is_none() && wrong.claimed.is_none(), "a lock or a claim")
 }
 
 async fn a_claim_is_put_once(store: &Store) -> Held {

@@ -107,7 +107,7 @@ impl Run<'_> {
         ))
     }
 
-    fn approval_record(&self, gate: GateId, answer: &Answer) -> ApprovalRecord {
+    pub(super) fn approval_record(&self, gate: GateId, answer: &Answer) -> ApprovalRecord {
         let approval = &answer.approval;
         ApprovalRecord {
             gate: gate.as_str().to_owned(),

@@ -19,7 +19,7 @@ use crate::id::RunId;
 use crate::intent::Intent;
 use crate::machine::run::{Phase, RunState, Stage};
 use crate::port::effect::{EffectKey, EffectName, Verdict};
-use crate::port::run_store::{Claim, StoredRevision};
+use crate::port::run_store::{Beginning, Claim, StoredRevision};
 use crate::port::{CasOutcome, PortError, PortErrorKind};
 use crate::settings::RunSettings;
 use crate::sidecar::{Mode, RECORD_VERSION, SCHEMA_VERSION, Sidecar};
@@ -51,21 +51,46 @@ pub async fn cut(ports: &Ports, caller: &Caller, request: NewRun) -> Result<Driv
     {
         return super::resume::resume(ports, caller, run_id, &super::ResumeOptions::default()).await;
     }
+    match begin_run(ports, caller, &request).await? {
+        Begin::Run(run) => run.drive().await,
+        Begin::Done(driven) => Ok(*driven),
+    }
+}
+
+/// What beginning a run gave.
+pub(super) enum Begin<'p> {
+    /// It has its document.
+    Run(Box<Run<'p>>),
+    /// A finished run has done it already.
+    Done(Box<Driven>),
+}
+
+/// Checks for a replay, writes the first revision and claims the document.
+///
+/// # Errors
+/// As [`cut`].
+pub(super) async fn begin_run<'p>(
+    ports: &'p Ports,
+    caller: &'p Caller,
+    request: &NewRun,
+) -> Result<Begin<'p>, DriveError> {
     request.settings.check().map_err(DriveError::NotNow)?;
     let generation = match request.mode {
         Mode::Dryrun => 0,
         Mode::Live => match replay_check(ports, &request.document_id).await? {
             Replay::Free(generation) => generation,
-            Replay::Done(driven) => return Ok(*driven),
+            Replay::Done(driven) => return Ok(Begin::Done(driven)),
         },
     };
-    let mut run = create(ports, caller, &request).await?;
-    if request.mode == Mode::Live && !claim(&mut run, generation).await? {
+    let generation = (request.mode == Mode::Live).then_some(generation);
+    let (mut run, has_document) = create(ports, caller, request, generation).await?;
+    if !has_document {
+        void_unclaimed(&mut run).await?;
         let other = ports.runs.latest_claim(&request.document_id).await?;
         return Err(conflict(ports, &request.document_id, other).await?);
     }
     run.adopting = false;
-    run.drive().await
+    Ok(Begin::Run(Box::new(run)))
 }
 
 enum Replay {
@@ -157,8 +182,14 @@ pub(super) fn state_of(sidecar: &Sidecar) -> Result<RunState, DriveError> {
     sidecar.run_state().map_err(error)
 }
 
-/// Writes revision 1: state pending, creation record signed, first intent chosen.
-async fn create<'p>(ports: &'p Ports, caller: &'p Caller, request: &NewRun) -> Result<Run<'p>, DriveError> {
+/// Writes revision 1 (state pending, creation record signed, first intent chosen), locks it and
+/// claims the document; `false` if another run has that.
+async fn create<'p>(
+    ports: &'p Ports,
+    caller: &'p Caller,
+    request: &NewRun,
+    generation: Option<u64>,
+) -> Result<(Run<'p>, bool), DriveError> {
     let now = ports.clock.now();
     let run_id = match &request.run_id {
         Some(run_id) => run_id.clone(),
@@ -220,12 +251,20 @@ async fn create<'p>(ports: &'p Ports, caller: &'p Caller, request: &NewRun) -> R
     let bytes = sidecar.to_bytes().map_err(|error| DriveError::Sidecar { run_id: run_id.clone(), error })?;
     // What is not there cannot be locked. Until it is, nobody knows of the run but by looking
     // for it, and whoever then takes the lock first only sweeps it: it holds no claim.
-    match ports.runs.create(&run_id, &bytes).await? {
-        CasOutcome::Applied | CasOutcome::AlreadyApplied => {
-            let lock = ports.runs.lock(&run_id, &caller.holder).await?;
-            Ok(Run::new(ports, caller, sidecar, 1, lock))
+    let claim = generation.map(|generation| Claim {
+        document_id: request.document_id.clone(),
+        generation,
+        run_id: run_id.clone(),
+    });
+    let beginning =
+        Beginning { run_id: &run_id, bytes: &bytes, holder: &caller.holder, claim: claim.as_ref() };
+    let begun = ports.runs.begin(&beginning).await?;
+    match (begun.created, begun.lock) {
+        (CasOutcome::Applied | CasOutcome::AlreadyApplied, Some(lock)) => {
+            let has_document = !matches!(begun.claimed, Some(CasOutcome::Conflict { .. }));
+            Ok((Run::new(ports, caller, sidecar, 1, lock), has_document))
         }
-        CasOutcome::Conflict { .. } => Err(DriveError::Port(PortError::new(
+        _ => Err(DriveError::Port(PortError::new(
             "run_store",
             "create",
             PortErrorKind::Conflict,

@@ -113,7 +113,7 @@ impl Run<'_> {
     }
 
     /// Step 5: the result and the rendered report, in one write.
-    async fn settle(&mut self, phase: Phase, mut acted: Acted) -> Result<(), Halt> {
+    pub(super) async fn settle(&mut self, phase: Phase, mut acted: Acted) -> Result<(), Halt> {
         for own in &self.ports.own_gates {
             acted.gate.checks.extend(own.checks(phase, &self.sidecar));
         }
@@ -278,8 +278,32 @@ impl Run<'_> {
         }
     }
 
-    /// Step 7: the document's path, the new state and the next intent, in one write.
+    /// Step 7: the document's path, the new state and the next intent, in one write. Before a
+    /// phase that needs no durable intent that write is the phase's own step 5: until then the
+    /// record owes a document that is filed already, and filing it again finds it.
     pub(super) async fn advance(&mut self, phase: Phase, filed: Artifact) -> Result<(), Halt> {
+        self.leave(phase, filed)?;
+        match self.stage()? {
+            Stage::CloseoutReported => self.finalise(),
+            next @ (Stage::GrantsProbed | Stage::WriteVerified) if self.live() => {
+                self.prepare_request(next, 1).await?;
+            }
+            next => match Phase::at_stage(next) {
+                Some(following) => {
+                    let intent = self.choose(following.as_str(), 1, ids_of(following), false);
+                    self.set_running(following, intent);
+                    if !needs_intent(following) {
+                        return Ok(());
+                    }
+                }
+                None => self.sidecar.intent = None,
+            },
+        }
+        self.persist().await
+    }
+
+    /// Of step 7 what the phase leaves: its document's path, and the state behind it.
+    pub(super) fn leave(&mut self, phase: Phase, filed: Artifact) -> Result<(), Halt> {
         self.ports
             .observer
             .progress(&Progress::PhasePassed { phase: phase.as_str(), kb_doc_id: filed.path.clone() });
@@ -295,22 +319,7 @@ impl Run<'_> {
         self.sidecar.outbox = None;
         let missing = || Halt::stop(StopReason::Internal, format!("no trigger leads on from {stage}"));
         let now = self.ports.clock.now();
-        self.step(stage.awaits().ok_or_else(missing)?, now)?;
-        match self.stage()? {
-            Stage::CloseoutReported => self.finalise(),
-            next @ (Stage::GrantsProbed | Stage::WriteVerified) if self.live() => {
-                self.prepare_request(next, 1).await?;
-            }
-            next => {
-                if let Some(following) = Phase::at_stage(next) {
-                    let intent = self.choose(following.as_str(), 1, ids_of(following), false);
-                    self.set_running(following, intent);
-                } else {
-                    self.sidecar.intent = None;
-                }
-            }
-        }
-        self.persist().await
+        self.step(stage.awaits().ok_or_else(missing)?, now)
     }
 }
 
@@ -332,6 +341,14 @@ pub(super) const fn effects_of(phase: Phase) -> &'static [EffectName] {
         Phase::LifecycleEnact => &[E::Sg2Review, E::Enact],
         _ => &[],
     }
+}
+
+/// Whether the state and the intent of a phase must be durable before it acts: a lost attempt at it
+/// leaves something. Other phases only look, and are done anew with a new intent.
+const fn needs_intent(phase: Phase) -> bool {
+    // A backup leaves a blob, which its attempt's epoch names. Between leg A and leg B a run is in a
+    // state of its own, which its record says at once (PROTOCOL §2).
+    !effects_of(phase).is_empty() || matches!(phase, Phase::Backup | Phase::StructuralVerify)
 }
 
 /// The identifiers that a phase's intent chooses.

@@ -51,6 +51,29 @@ pub struct Claim {
     pub run_id: RunId,
 }
 
+/// What a run begins with: see [`RunStore::begin`].
+#[derive(Debug, Clone, Copy)]
+pub struct Beginning<'a> {
+    /// The run.
+    pub run_id: &'a RunId,
+    /// Its first revision.
+    pub bytes: &'a [u8],
+    /// Who drives it from now on.
+    pub holder: &'a LockHolder,
+    /// The claim on its document; `None` for a run that takes none (a dry run).
+    pub claim: Option<&'a Claim>,
+}
+
+/// What became of the steps, in their order; `None`: the one before was refused.
+pub struct Begun {
+    /// Of the first revision.
+    pub created: CasOutcome<u64>,
+    /// The lock.
+    pub lock: Option<Box<dyn RunLock>>,
+    /// Of the claim; `None` for a run that takes none, too.
+    pub claimed: Option<CasOutcome<Claim>>,
+}
+
 /// A person asks a run to stop. Request and effect are two recorded facts: the driver
 /// honours it at its next step, and records which request it honoured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -98,6 +121,21 @@ pub trait RunStore: Send + Sync {
         let lock = self.lock(run_id, holder).await?;
         let newest = self.load(run_id).await?;
         Ok((lock, newest))
+    }
+    /// Creates a run, takes its lock and claims its document: [`Self::create`], [`Self::lock`] and
+    /// [`Self::put_claim`] in this order, up to the first refusal. They are what it does unless a store
+    /// can do all at once.
+    async fn begin(&self, beginning: &Beginning<'_>) -> PortResult<Begun> {
+        let created = self.create(beginning.run_id, beginning.bytes).await?;
+        if matches!(created, CasOutcome::Conflict { .. }) {
+            return Ok(Begun { created, lock: None, claimed: None });
+        }
+        let lock = Some(self.lock(beginning.run_id, beginning.holder).await?);
+        let claimed = match beginning.claim {
+            Some(claim) => Some(self.put_claim(claim).await?),
+            None => None,
+        };
+        Ok(Begun { created, lock, claimed })
     }
     /// Who holds the lock now, if anyone.
     async fn lock_holder(&self, run_id: &RunId) -> PortResult<Option<LockHolder>>;

@@ -1,0 +1,166 @@
+//! A run whose eleven phases do nothing: the driver's own writes, reports and uploads, and nothing
+//! else. What durability costs is measured with it, and a run store tried out.
+//!
+//! No database is asked and nothing is judged, so it is built with the feature `conformance` alone.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::ToString;
+use alloc::vec;
+
+use super::authorize::{Search, approval_prefix};
+use super::create::{Begin, begin_run};
+use super::enter::{Acted, ids_of};
+use super::resume::open;
+use super::run::{Halt, Run};
+use super::{Caller, DriveError, Driven, NewRun, Outcome, Ports};
+use crate::approval::{Ask, LIFECYCLE_ENACTMENT, field};
+use crate::gate::{Check, GateReport};
+use crate::id::RunId;
+use crate::machine::run::{GateId, Phase, Stage};
+use crate::naming::{AuthorizationGate, DocumentName, utc_date};
+use crate::port::effect::ReviewVerdict;
+use crate::stop::StopReason;
+
+/// Begins a run (replay check, creation, claim, lock) and takes it through eleven phases that do
+/// nothing; with `is_gated` it is parked before the last two, until [`resume`].
+///
+/// # Errors
+/// What a store, the knowledge base or a signer refused. Nothing is recorded about it.
+pub async fn run(
+    ports: &Ports,
+    caller: &Caller,
+    request: &NewRun,
+    is_gated: bool,
+) -> Result<Driven, DriveError> {
+    match begin_run(ports, caller, request).await? {
+        Begin::Done(driven) => Ok(*driven),
+        Begin::Run(run) => run.rehearse(is_gated).await,
+    }
+}
+
+/// Takes a parked rehearsal to its end if its approval is there and valid; else it stays parked.
+///
+/// # Errors
+/// As [`run`], and what keeps any run from being resumed.
+pub async fn resume(ports: &Ports, caller: &Caller, run_id: &RunId) -> Result<Driven, DriveError> {
+    open(ports, caller, run_id).await?.rehearse(false).await
+}
+
+impl Run<'_> {
+    async fn rehearse(mut self, is_gated: bool) -> Result<Driven, DriveError> {
+        match self.rehearsed(is_gated).await {
+            Ok(outcome) => Ok(self.driven(outcome)),
+            Err(halt) => Err(self.unrecorded(halt)),
+        }
+    }
+
+    async fn rehearsed(&mut self, is_gated: bool) -> Result<Outcome, Halt> {
+        if self.sidecar.ask.is_some()
+            && let Some(outcome) = self.answered().await?
+        {
+            return Ok(outcome);
+        }
+        while let Some(phase) = Phase::at_stage(self.stage()?) {
+            self.empty_phase(phase).await?;
+            if self.stage()? == Stage::WriteVerified && is_gated {
+                return self.park().await;
+            }
+            // A gate is no phase: without one, its state is passed in the same write.
+            while Phase::at_stage(self.stage()?).is_none()
+                && let Some(trigger) = self.stage()?.awaits()
+            {
+                self.step(trigger, self.ports.clock.now())?;
+            }
+            // Nothing was done that only an intent would find: its write is the next phase's own.
+            match Phase::at_stage(self.stage()?) {
+                Some(following) => {
+                    let intent = self.choose(following.as_str(), 1, ids_of(following), false);
+                    self.set_running(following, intent);
+                }
+                None => {
+                    self.finalise();
+                    self.persist().await?;
+                }
+            }
+        }
+        Ok(Outcome::Completed)
+    }
+
+    /// Steps 5 and 6 of a phase, and what it leaves.
+    async fn empty_phase(&mut self, phase: Phase) -> Result<(), Halt> {
+        let check = Check {
+            invariant: format!("{}.rehearsed", phase.as_str()),
+            expected: "nothing".to_string(),
+            observed: "nothing".to_string(),
+            ok: true,
+        };
+        let acted = Acted {
+            gate: GateReport { gate: phase.gate(), checks: vec![check] },
+            key: phase.as_str().to_string(),
+            mutation: "NONE".to_string(),
+            work: vec!["nothing".to_string()],
+            diff: vec![],
+            artifacts: vec![],
+            verdict: vec![],
+            closing: None,
+        };
+        self.settle(phase, acted).await?;
+        let filed = self.upload().await?;
+        self.leave(phase, filed)
+    }
+
+    /// The request in one write with the phase before it, its upload, and the write that parks.
+    async fn park(&mut self) -> Result<Outcome, Halt> {
+        let gate = GateId::LifecycleAuthz;
+        let intent = self.choose(gate.as_str(), 1, &[], true);
+        let (folder, date) = (self.sidecar.kb_folder.clone().unwrap_or_default(), utc_date(intent.at));
+        let name = AuthorizationGate::Lifecycle;
+        let file = DocumentName::Request { gate: name, occurrence: 1 }.file_name(date);
+        let answer = DocumentName::Approval { gate: name, occurrence: 1 }.file_name(date);
+        let sha256 = self.owe(file.clone(), format!("{}\n", intent.nonce.clone().unwrap_or_default()));
+        let minimum = Ask::minimum(LIFECYCLE_ENACTMENT).unwrap_or_default();
+        let mut required: BTreeMap<_, _> =
+            minimum.iter().map(|key| ((*key).to_string(), "nothing".to_string())).collect();
+        required.insert(field::NONCE.to_string(), intent.nonce.clone().unwrap_or_default());
+        required.insert(field::REQUEST_SHA256.to_string(), sha256.to_hex());
+        let ask = Ask {
+            gate: gate.as_str().to_string(),
+            occurrence: 1,
+            approval_type: LIFECYCLE_ENACTMENT.to_string(),
+            required,
+            expected_actor: Some(self.sidecar.settings.lifecycle_actor.clone()),
+            approval_path: format!("{folder}/{answer}"),
+            request_path: format!("{folder}/{file}"),
+        };
+        self.sidecar.ask = Some(ask.clone());
+        self.sidecar.intent = Some(intent);
+        self.persist().await?;
+        let filed = self.upload().await?;
+        self.sidecar.documents.push(filed);
+        self.sidecar.outbox = None;
+        let stage = self.stage()?;
+        let missing = || Halt::stop(StopReason::Internal, format!("no trigger leads on from {stage}"));
+        self.step(stage.awaits().ok_or_else(missing)?, self.ports.clock.now())?;
+        self.persist().await?;
+        Ok(Outcome::Paused { ask, invalid: vec![] })
+    }
+
+    /// Looks for the answer as a run does: `None`, and one write, if it is there.
+    async fn answered(&mut self) -> Result<Option<Outcome>, Halt> {
+        let Some(ask) = self.sidecar.ask.clone() else { return Ok(None) };
+        let gate = GateId::LifecycleAuthz;
+        let answer = match self.search(core::slice::from_ref(&ask), approval_prefix(gate)).await? {
+            Search::Answer(answer) if answer.approval.decision() == ReviewVerdict::Approve => answer,
+            Search::Answer(_) => return Ok(Some(Outcome::Paused { ask, invalid: vec![] })),
+            Search::Nothing(invalid) => return Ok(Some(Outcome::Paused { ask, invalid })),
+        };
+        let record = self.approval_record(gate, &answer);
+        self.sidecar.sovereign_approvals.push(record);
+        self.sidecar.ask = None;
+        let intent = self.choose(Phase::LifecycleEnact.as_str(), 1, ids_of(Phase::LifecycleEnact), false);
+        self.set_running(Phase::LifecycleEnact, intent);
+        self.persist().await?;
+        Ok(None)
+    }
+}
