@@ -17,19 +17,25 @@ CREATE TABLE cutter_run.run (
 );
 COMMENT ON TABLE cutter_run.run IS 'A run that has a sidecar here.';
 
+-- No check, foreign key or trigger here that its functions make needless: a save is what a run does most,
+-- and nobody writes but they. fn_run_create writes the first, fn_run_publish each other beside the one before.
 CREATE TABLE cutter_run.revision (
     run_id       text COLLATE "C" NOT NULL,
-    revision     bigint NOT NULL CHECK (revision > 0),
-    -- The first names its run, every other the one before: revisions have no gap, and one check each.
-    first_of     text COLLATE "C" GENERATED ALWAYS AS (CASE WHEN revision = 1 THEN run_id END) STORED
-        REFERENCES cutter_run.run (run_id),
-    previous     bigint GENERATED ALWAYS AS (nullif(revision - 1, 0)) STORED,
-    body         bytea NOT NULL CHECK (octet_length(body) BETWEEN 1 AND 65536),
+    revision     bigint NOT NULL,
+    body         bytea NOT NULL,
     lease_token  bigint,
     published_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (run_id, revision),
-    FOREIGN KEY (run_id, previous) REFERENCES cutter_run.revision (run_id, revision)
+    PRIMARY KEY (run_id, revision)
 );
+-- Compressed and beside the rest while it fits into a page: no second table, no second index.
+ALTER TABLE cutter_run.revision ALTER COLUMN body SET STORAGE MAIN;
+DO $do$
+BEGIN
+    ALTER TABLE cutter_run.revision ALTER COLUMN body SET COMPRESSION lz4;
+EXCEPTION WHEN feature_not_supported THEN
+    NULL; -- a server that was built without it compresses in its own way, more slowly
+END
+$do$;
 COMMENT ON TABLE cutter_run.revision IS
     'Sidecar revisions as published, byte for byte; the highest is the truth. lease_token: the lease of the writer, if it had one.';
 
@@ -80,8 +86,8 @@ CREATE TRIGGER trg_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON cutter_run
 CREATE TRIGGER trg_no_removal BEFORE DELETE OR TRUNCATE ON cutter_run.lease
     FOR EACH STATEMENT EXECUTE FUNCTION cutter_governance.fn_append_only();
 
--- A lease's token never falls, and under one token its holder is one. The condition is the trigger's, so
--- that a renewal, which every save is, calls no function.
+-- A lease's token never falls, and under one token its holder is one. Not for a renewal, which every
+-- save is: the columns that it sets call nothing.
 CREATE FUNCTION cutter_run.fn_lease_guard() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -89,7 +95,7 @@ BEGIN
         OLD.token, OLD.attempt USING ERRCODE = 'CU001';
 END
 $fn$;
-CREATE TRIGGER trg_lease_guard BEFORE UPDATE ON cutter_run.lease
+CREATE TRIGGER trg_lease_guard BEFORE UPDATE OF run_id, token, attempt, holder, taken_at, released_at ON cutter_run.lease
     FOR EACH ROW WHEN (NEW.run_id <> OLD.run_id OR NEW.token NOT IN (OLD.token, OLD.token + 1)
         OR NEW.token = OLD.token AND (NEW.attempt, NEW.holder, NEW.taken_at)
             IS DISTINCT FROM (OLD.attempt, OLD.holder, OLD.taken_at)
@@ -100,6 +106,9 @@ CREATE TRIGGER trg_lease_guard BEFORE UPDATE ON cutter_run.lease
 CREATE FUNCTION cutter_run.fn_run_create(p_run_id text, p_body bytea, OUT outcome text, OUT highest bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
+    IF octet_length(p_body) NOT BETWEEN 1 AND 65536 THEN
+        RAISE EXCEPTION 'a revision has from 1 to 65536 bytes, not %', octet_length(p_body) USING ERRCODE = 'CU001';
+    END IF;
     INSERT INTO cutter_run.run (run_id) VALUES (p_run_id) ON CONFLICT (run_id) DO NOTHING;
     IF FOUND THEN
         INSERT INTO cutter_run.revision (run_id, revision, body) VALUES (p_run_id, 1, p_body);
@@ -115,38 +124,19 @@ $fn$;
 
 -- Saves revision p_expected + 1 if the highest is p_expected, and renews the lease of the writer.
 -- A writer that names a lease (p_token) must still hold it; one that names none is refused while
--- somebody else's lease runs: CUF02, with the name. CUN10: no such run.
+-- somebody else's lease runs: CUF02, with the name. CUN10: no such run. NULL: saved, and nobody asked
+-- for a stop; else outcome (applied, already_applied, conflict), highest and the last stop request.
 CREATE FUNCTION cutter_run.fn_run_publish(
-    p_run_id text, p_expected bigint, p_body bytea, p_token bigint, p_lease_ms bigint,
-    OUT outcome text, OUT highest bigint, OUT stop jsonb)
+    p_run_id text, p_expected bigint, p_body bytea, p_token bigint, p_lease_ms bigint) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
     v_lease cutter_run.lease;
+    v_stop jsonb;
+    v_highest bigint;
     v_body bytea;
 BEGIN
-    IF p_token IS NOT NULL THEN
-        -- What nearly every save is, in one statement: the lease stands, the one before is there and the
-        -- number is free, which the primary key decides. All else is told apart below.
-        WITH renewed AS (
-            UPDATE cutter_run.lease l SET renewed_at = clock_timestamp(),
-                expires_at = clock_timestamp() + p_lease_ms * interval '1 millisecond'
-            WHERE l.run_id = p_run_id AND l.token = p_token AND l.released_at IS NULL
-            RETURNING 1
-        ), saved AS (
-            INSERT INTO cutter_run.revision (run_id, revision, body, lease_token)
-            SELECT p_run_id, p_expected + 1, p_body, p_token FROM renewed
-            WHERE EXISTS (SELECT FROM cutter_run.revision r WHERE r.run_id = p_run_id AND r.revision = p_expected)
-            ON CONFLICT (run_id, revision) DO NOTHING
-            RETURNING revision.revision
-        )
-        SELECT (SELECT s.revision FROM saved s),
-            (SELECT jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at)
-             FROM cutter_run.stop_request s WHERE s.run_id = p_run_id ORDER BY s.n DESC LIMIT 1)
-        INTO highest, stop;
-        IF highest IS NOT NULL THEN
-            outcome := 'applied';
-            RETURN;
-        END IF;
+    IF octet_length(p_body) NOT BETWEEN 1 AND 65536 THEN
+        RAISE EXCEPTION 'a revision has from 1 to 65536 bytes, not %', octet_length(p_body) USING ERRCODE = 'CU001';
     END IF;
     IF p_token IS NULL THEN
         -- FOR SHARE: nobody takes the lease until this save is through.
@@ -165,24 +155,27 @@ BEGIN
                 p_run_id, p_token, v_lease.token, v_lease.taken_at, v_lease.holder USING ERRCODE = 'CUF02';
         END IF;
     END IF;
-    SELECT max(r.revision) INTO highest FROM cutter_run.revision r WHERE r.run_id = p_run_id;
-    IF highest IS NULL THEN
+    -- What nearly every save is: the one before is there and the number is free, which the primary key
+    -- decides. All else is told apart below.
+    INSERT INTO cutter_run.revision (run_id, revision, body, lease_token)
+    SELECT p_run_id, p_expected + 1, p_body, p_token
+    WHERE EXISTS (SELECT FROM cutter_run.revision r WHERE r.run_id = p_run_id AND r.revision = p_expected)
+    ON CONFLICT (run_id, revision) DO NOTHING;
+    IF FOUND THEN
+        SELECT jsonb_build_object('outcome', 'applied', 'highest', p_expected + 1, 'stop',
+            jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at)) INTO v_stop
+        FROM cutter_run.stop_request s WHERE s.run_id = p_run_id ORDER BY s.n DESC LIMIT 1;
+        RETURN v_stop;
+    END IF;
+    SELECT max(r.revision) INTO v_highest FROM cutter_run.revision r WHERE r.run_id = p_run_id;
+    IF v_highest IS NULL THEN
         RAISE EXCEPTION 'there is no run %', p_run_id USING ERRCODE = 'CUN10';
     END IF;
-    SELECT jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at) INTO stop
+    SELECT r.body INTO v_body FROM cutter_run.revision r WHERE r.run_id = p_run_id AND r.revision = v_highest;
+    SELECT jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at) INTO v_stop
     FROM cutter_run.stop_request s WHERE s.run_id = p_run_id ORDER BY s.n DESC LIMIT 1;
-    IF highest = p_expected THEN
-        INSERT INTO cutter_run.revision (run_id, revision, body, lease_token)
-        VALUES (p_run_id, p_expected + 1, p_body, p_token) ON CONFLICT (run_id, revision) DO NOTHING;
-        IF FOUND THEN
-            outcome := 'applied';
-            highest := p_expected + 1;
-            RETURN;
-        END IF;
-    END IF;
-    SELECT max(r.revision) INTO highest FROM cutter_run.revision r WHERE r.run_id = p_run_id;
-    SELECT r.body INTO v_body FROM cutter_run.revision r WHERE r.run_id = p_run_id AND r.revision = highest;
-    outcome := CASE WHEN highest = p_expected + 1 AND v_body = p_body THEN 'already_applied' ELSE 'conflict' END;
+    RETURN jsonb_build_object('highest', v_highest, 'stop', v_stop, 'outcome',
+        CASE WHEN v_highest = p_expected + 1 AND v_body = p_body THEN 'already_applied' ELSE 'conflict' END);
 END
 $fn$;
 
@@ -250,6 +243,8 @@ $fn$;
 CREATE FUNCTION cutter_run.fn_lease_release(p_run_id text, p_token bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
+    -- Lost in a crash of the server, the lease runs out: not worth a wait for the disk.
+    PERFORM set_config('synchronous_commit', 'off', true);
     UPDATE cutter_run.lease l SET released_at = clock_timestamp()
     WHERE l.run_id = p_run_id AND l.token = p_token AND l.released_at IS NULL;
     RETURN FOUND;
@@ -278,6 +273,27 @@ BEGIN
     SELECT c.run_id INTO standing FROM cutter_run.claim c
     WHERE c.document_id = p_document_id AND c.generation = p_generation;
     outcome := CASE WHEN standing = p_run_id THEN 'already_applied' ELSE 'conflict' END;
+END
+$fn$;
+
+-- The first revision of a run, its lease and the claim on its document: fn_run_create, fn_lease_take and
+-- fn_claim_put, up to the first refusal. No document: no claim.
+CREATE FUNCTION cutter_run.fn_run_begin(
+    p_run_id text, p_body bytea, p_attempt uuid, p_holder text, p_lease_ms bigint, p_document_id text,
+    p_generation bigint, OUT created text, OUT highest bigint, OUT token bigint, OUT holder text,
+    OUT left_ms bigint, OUT stop jsonb, OUT claimed text, OUT standing text, OUT newest bigint)
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+BEGIN
+    SELECT c.outcome, c.highest INTO created, highest FROM cutter_run.fn_run_create(p_run_id, p_body) c;
+    IF created = 'conflict' THEN
+        RETURN;
+    END IF;
+    SELECT l.token, l.holder, l.left_ms, l.stop INTO token, holder, left_ms, stop
+    FROM cutter_run.fn_lease_take(p_run_id, p_attempt, p_holder, p_lease_ms) l;
+    IF token IS NOT NULL AND p_document_id IS NOT NULL THEN
+        SELECT c.outcome, c.standing, c.newest INTO claimed, standing, newest
+        FROM cutter_run.fn_claim_put(p_document_id, p_generation, p_run_id) c;
+    END IF;
 END
 $fn$;
 
@@ -310,7 +326,7 @@ FROM unnest(ARRAY['cutter_exec', 'cutter_ro']) AS g(grantee),
         AS v(privilege, kind, object);
 INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, object)
 SELECT 'cutter_exec', 'EXECUTE', 'FUNCTION', 'cutter_run.' || f.name
-FROM unnest(ARRAY['fn_run_create', 'fn_run_publish', 'fn_lease_take', 'fn_lease_renew', 'fn_lease_release',
+FROM unnest(ARRAY['fn_run_create', 'fn_run_begin', 'fn_run_publish', 'fn_lease_take', 'fn_lease_renew', 'fn_lease_release',
     'fn_claim_put', 'fn_stop_request']) AS f(name);
 -- The ones that a reader of a report wants to see refused.
 INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, object, wanted)
@@ -318,17 +334,7 @@ SELECT g.grantee, p.privilege, 'TABLE', 'cutter_run.revision', false
 FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_review', 'cutter_ro', 'directus']) AS g(grantee),
     unnest(ARRAY['INSERT', 'UPDATE', 'DELETE']) AS p(privilege);
 
-DO $do$
-DECLARE
-    r record;
-BEGIN
-    FOR r IN SELECT e.* FROM cutter_governance.grant_expectation e
-             WHERE e.wanted AND e.object ~ '^cutter_run([.]|$)'
-    LOOP
-        EXECUTE format('GRANT %s ON %s %s TO %I', r.privilege, r.kind, r.object, r.grantee);
-    END LOOP;
-END
-$do$;
+SELECT cutter_meta.fn_grant_expected('^cutter_run([.]|$)');
 
 -- The catalogue, its stamp and the grant probe list our schemas by name; this one is now among them.
 DO $do$

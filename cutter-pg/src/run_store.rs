@@ -9,7 +9,7 @@
 //! - A claim is a row under (document, generation).
 //! - Each call is one prepared statement that commits by itself. A save brings the last stop
 //!   request along, and the taking of the lock the newest revision, too, so that the driver's next
-//!   question for either costs nothing: 24 statements for eleven phases, lock and release included.
+//!   question for either costs nothing. Creation, lock and claim of a new run are one statement.
 //! - Mirrors of documents are not kept: their bytes are in the revision that owes them, and in the
 //!   knowledge base.
 //!
@@ -17,6 +17,7 @@
 //! answer that was lost is asked for once more over a new connection. Only if there is none to be
 //! had the caller gets [`PortErrorKind::OutcomeUnknown`], and may ask again, too.
 
+mod answers;
 mod lease;
 mod session;
 
@@ -25,12 +26,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cutter_core::id::RunId;
-use cutter_core::port::run_store::{Claim, LockHolder, RunLock, RunStore, StopRequest, StoredRevision};
+use cutter_core::port::run_store::{
+    Beginning, Begun, Claim, LockHolder, RunLock, RunStore, StopRequest, StoredRevision,
+};
 use cutter_core::port::{CasOutcome, PortError, PortErrorKind, PortResult};
 use postgres::Row;
 use serde::de::IgnoredAny;
-use uuid::Uuid;
 
+use self::answers::{PutClaim, Taken, asking, cas, holder_of, revision_of, saved};
 use self::lease::{HeldLease, Leases};
 use self::session::{Access, Sessions, Statements};
 use crate::dsn::Dsn;
@@ -168,6 +171,20 @@ impl PgRunStore {
     fn token(&self, run_id: &RunId) -> Option<i64> {
         self.shared.leases.token(run_id)
     }
+
+    /// The lock that was taken, or `Busy` with the name of who has it.
+    fn held(&self, run_id: &RunId, taken: Taken) -> PortResult<Box<dyn RunLock>> {
+        let Some(token) = taken.token else {
+            let LockHolder { holder, host, pid, since, command } = &taken.holder;
+            let seconds = taken.left_ms.unwrap_or_default().max(0).div_euclid(1000) + 1;
+            let message = format!(
+                "{run_id} is locked by {holder}, process {pid} on {host} since {since}: {command}; \
+                 its lease runs out in {seconds} s unless it is renewed"
+            );
+            return Err(error("lock", PortErrorKind::Busy, message));
+        };
+        Ok(Box::new(HeldLease::begin(self.shared.clone(), run_id.clone(), token, taken.stop)?))
+    }
 }
 
 impl std::fmt::Debug for PgRunStore {
@@ -207,38 +224,6 @@ fn check_sidecar(op: &str, bytes: &[u8]) -> PortResult<()> {
     serde_json::from_slice::<IgnoredAny>(bytes)
         .map(|_| ())
         .map_err(|e| error(op, PortErrorKind::Invalid, format!("expected a JSON document: {e}")))
-}
-
-fn holder_of(text: &str) -> Result<LockHolder, PgError> {
-    serde_json::from_str(text).map_err(|e| PgError::Shape(format!("column holder: {e}")))
-}
-
-fn stop_of(value: Option<serde_json::Value>) -> Result<Option<StopRequest>, PgError> {
-    let parsed = value.map(serde_json::from_value).transpose();
-    parsed.map_err(|e| PgError::Shape(format!("column stop: {e}")))
-}
-
-fn revision_of(row: &Row) -> Result<StoredRevision, PgError> {
-    Ok(StoredRevision { revision: unsigned(row, "revision")?, bytes: get(row, "body")? })
-}
-
-/// `outcome` and `highest` of a compare-and-set.
-fn cas(row: &Row) -> Result<CasOutcome<u64>, PgError> {
-    match get::<_, &str>(row, "outcome")? {
-        "applied" => Ok(CasOutcome::Applied),
-        "already_applied" => Ok(CasOutcome::AlreadyApplied),
-        "conflict" => Ok(CasOutcome::Conflict { found: unsigned(row, "highest")? }),
-        other => Err(PgError::Shape(format!("column outcome: {other:?}"))),
-    }
-}
-
-/// What `fn_lease_take` answered.
-struct Taken {
-    token: Option<i64>,
-    holder: LockHolder,
-    left_ms: Option<i64>,
-    stop: Option<StopRequest>,
-    newest: Option<StoredRevision>,
 }
 
 #[async_trait]
@@ -285,11 +270,10 @@ impl RunStore for PgRunStore {
         let lease_ms = self.shared.leases.length_ms();
         let (outcome, stop) = self
             .call("publish", Access::Write, move |s| {
-                let row = s.one(
-                    "SELECT outcome, highest, stop FROM cutter_run.fn_run_publish($1, $2, $3, $4, $5)",
+                saved(&s.one(
+                    "SELECT cutter_run.fn_run_publish($1, $2, $3, $4, $5)",
                     &[&run, &expected, &body, &token, &lease_ms],
-                )?;
-                Ok((cas(&row)?, stop_of(get(&row, "stop")?)?))
+                )?)
             })
             .await?;
         if let Some(token) = token {
@@ -317,42 +301,50 @@ impl RunStore for PgRunStore {
         run_id: &RunId,
         holder: &LockHolder,
     ) -> PortResult<(Box<dyn RunLock>, Option<StoredRevision>)> {
-        let invalid = |e: String| error("lock", PortErrorKind::Invalid, e);
-        let text = serde_json::to_string(holder).map_err(|e| invalid(e.to_string()))?;
-        // Of this call alone: two tasks of one process exclude each other, and an answer that was
-        // lost is found again.
-        let attempt = attempt_id().map_err(|e| invalid(e.to_string()))?;
+        let (text, attempt) = asking(holder)?;
         let (run, lease_ms) = (run_id.to_string(), self.shared.leases.length_ms());
-        let taken = self
+        let (taken, newest) = self
             .call("lock", Access::Write, move |s| {
                 let row = s.one(
                     "SELECT token, holder, left_ms, stop, revision, body
                      FROM cutter_run.fn_lease_take($1, $2, $3, $4)",
                     &[&run, &attempt, &text, &lease_ms],
                 )?;
-                Ok(Taken {
-                    token: get(&row, "token")?,
-                    holder: holder_of(get(&row, "holder")?)?,
-                    left_ms: get(&row, "left_ms")?,
-                    stop: stop_of(get(&row, "stop")?)?,
-                    newest: get::<_, Option<&[u8]>>(&row, "body")?.map(|_| revision_of(&row)).transpose()?,
-                })
+                let newest = get::<_, Option<&[u8]>>(&row, "body")?.map(|_| revision_of(&row)).transpose()?;
+                Ok((Taken::of(&row)?, newest))
             })
             .await?;
-        let Some(token) = taken.token else {
-            let LockHolder { holder, host, pid, since, command } = &taken.holder;
-            let seconds = taken.left_ms.unwrap_or_default().max(0).div_euclid(1000) + 1;
-            return Err(error(
-                "lock",
-                PortErrorKind::Busy,
-                format!(
-                    "{run_id} is locked by {holder}, process {pid} on {host} since {since}: {command}; \
-                     its lease runs out in {seconds} s unless it is renewed"
-                ),
-            ));
+        Ok((self.held(run_id, taken)?, newest))
+    }
+
+    /// One statement, one commit.
+    async fn begin(&self, beginning: &Beginning<'_>) -> PortResult<Begun> {
+        check_sidecar("begin", beginning.bytes)?;
+        let (text, attempt) = asking(beginning.holder)?;
+        let (run, body) = (beginning.run_id.to_string(), beginning.bytes.to_vec());
+        let lease_ms = self.shared.leases.length_ms();
+        let claim = beginning.claim.map(|claim| Ok((claim.document_id.clone(), bigint(claim.generation)?)));
+        let claim = claim.transpose().map_err(|e: PgError| e.to_port("run_store begin"))?;
+        let (document, generation) = claim.unzip();
+        let (created, taken, claimed) = self
+            .call("begin", Access::Write, move |s| {
+                let row = s.one(
+                    "SELECT created AS outcome, highest, token, holder, left_ms, stop, claimed, standing, newest
+                     FROM cutter_run.fn_run_begin($1, $2, $3, $4, $5, $6, $7)",
+                    &[&run, &body, &attempt, &text, &lease_ms, &document, &generation],
+                )?;
+                let created = cas(&row)?;
+                let is_new = !matches!(created, CasOutcome::Conflict { .. });
+                let taken = is_new.then(|| Taken::of(&row)).transpose()?;
+                Ok((created, taken, PutClaim::of(&row)?))
+            })
+            .await?;
+        let lock = taken.map(|taken| self.held(beginning.run_id, taken)).transpose()?;
+        let claimed = match (beginning.claim, claimed) {
+            (Some(claim), Some(put)) => Some(put.outcome(claim)?),
+            _ => None,
         };
-        let held = HeldLease::begin(self.shared.clone(), run_id.clone(), token, taken.stop)?;
-        Ok((Box::new(held), taken.newest))
+        Ok(Begun { created, lock, claimed })
     }
 
     async fn lock_holder(&self, run_id: &RunId) -> PortResult<Option<LockHolder>> {
@@ -422,35 +414,16 @@ impl RunStore for PgRunStore {
     async fn put_claim(&self, claim: &Claim) -> PortResult<CasOutcome<Claim>> {
         let generation = bigint(claim.generation).map_err(|e| e.to_port("run_store put_claim"))?;
         let (document, run) = (claim.document_id.clone(), claim.run_id.to_string());
-        let (outcome, found, newest) = self
+        let put = self
             .call("put_claim", Access::Write, move |s| {
                 let row = s.one(
-                    "SELECT outcome, standing, newest FROM cutter_run.fn_claim_put($1, $2, $3)",
+                    "SELECT outcome AS claimed, standing, newest FROM cutter_run.fn_claim_put($1, $2, $3)",
                     &[&document, &generation, &run],
                 )?;
-                let found = get::<_, Option<&str>>(&row, "standing")?;
-                let found = found.map(|text| {
-                    text.parse::<RunId>().map_err(|e| PgError::Shape(format!("column standing: {e}")))
-                });
-                Ok((get::<_, String>(&row, "outcome")?, found.transpose()?, unsigned(&row, "newest")?))
+                PutClaim::of(&row)?.ok_or_else(|| PgError::Shape("column claimed: NULL".to_owned()))
             })
             .await?;
-        match (outcome.as_str(), found) {
-            ("applied", _) => Ok(CasOutcome::Applied),
-            ("already_applied", _) => Ok(CasOutcome::AlreadyApplied),
-            ("conflict", Some(run_id)) => {
-                Ok(CasOutcome::Conflict { found: Claim { run_id, ..claim.clone() } })
-            }
-            ("gap", _) => {
-                let expected = newest + 1;
-                let message =
-                    format!("expected a generation from 1 to {expected}, observed {}", claim.generation);
-                Err(error("put_claim", PortErrorKind::Invalid, message))
-            }
-            (other, _) => {
-                Err(error("put_claim", PortErrorKind::Corrupt, format!("column outcome: {other:?}")))
-            }
-        }
+        put.outcome(claim)
     }
 
     async fn list(&self) -> PortResult<Vec<RunId>> {
@@ -465,11 +438,4 @@ impl RunStore for PgRunStore {
     fn sidecar_location(&self, run_id: &RunId) -> String {
         format!("database:cutter_run.revision/{run_id}")
     }
-}
-
-/// A random identifier.
-fn attempt_id() -> Result<Uuid, getrandom::Error> {
-    let mut bytes = [0_u8; 16];
-    getrandom::fill(&mut bytes)?;
-    Ok(uuid::Builder::from_random_bytes(bytes).into_uuid())
 }

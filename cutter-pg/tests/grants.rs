@@ -141,7 +141,7 @@ fn expected() -> BTreeSet<String> {
         "cutter_exec",
         "EXECUTE",
         "cutter_run.",
-        "fn_run_create fn_run_publish fn_lease_take fn_lease_renew fn_lease_release fn_claim_put fn_stop_request",
+        "fn_run_create fn_run_begin fn_run_publish fn_lease_take fn_lease_renew fn_lease_release fn_claim_put fn_stop_request",
     );
     add("cutter_ro", "SELECT", "", "cutter_run.v_run_move");
     add("cutter_ro", "EXECUTE", "cutter_run.", "fn_run_targets fn_run_check");

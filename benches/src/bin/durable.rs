@@ -1,14 +1,14 @@
-//! What durability costs a run: eleven phases over the shared run store on a durable server, everything else (knowledge
-//! base, documents, backups) in memory, so that what is left is the driver, the store and the server.
+//! What durability costs a run: eleven phases that do nothing ([`driver::rehearsal`]) over the shared run store on a durable
+//! server, the knowledge base in memory, so that what is left is the driver's protocol, the store and the server.
 //!
-//! - `alone`: one run after the other. Timed: the three calls of the driver, from `cut` to closeout, creation, claim and
-//!   both gates included; signing is done between them, and what a run's world needs before them.
-//! - `eight`: eight threads, each with a connection of its own; timed from the first `cut` to the last closeout, signing
-//!   included.
-//! - `approve`: from the approval filed to closeout. A watcher sleeps in LISTEN; the filer sends NOTIFY; the watcher resumes.
+//! - `alone`: one run after the other, creation and claim included.
+//! - `eight`: eight threads, each with a connection of its own, as a worker's hands; from the first creation to the last closeout.
+//! - `approve`: from the approval filed to closeout, two phases behind the gate. A watcher sleeps in LISTEN; the filer sends
+//!   NOTIFY; the watcher resumes.
 //! - `statements`: by the server's own count (pg_stat_statements), per run.
+//! - `whole`: for comparison a run of five units with its real phases and both gates, in a world in memory but for the store.
 //!
-//! `--rounds N`, `--runs N`, `--statements` (their texts), `--check`; each `--peer NAME=PROGRAM` is another engine that answers the same commands
+//! `--rounds N`, `--runs N`, `--statements` (their texts), `--profile` (ours alone, for a profiler), `--check`; each `--peer NAME=PROGRAM` is another engine that answers the same commands
 //! (`benches/durable_peers/run` installs and names them), in turns with ours on the same server.
 #![allow(
     clippy::panic,
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use cutter_benches::measured::median;
 use cutter_benches::pg::{argument, fresh_id, has};
 use cutter_core::digest::Digest;
-use cutter_core::driver::{self, Driven, NewRun, Outcome, Ports, ResumeOptions};
+use cutter_core::driver::{self, Driven, NewRun, Outcome, Ports, ResumeOptions, rehearsal};
 use cutter_core::id::RunId;
 use cutter_core::memory::block_on;
 use cutter_core::port::database::SourceRegistration;
@@ -79,19 +79,27 @@ impl Job {
         Ports { runs: store.clone(), ..self.scenario.ports() }
     }
 
-    fn cut(&self, ports: &Ports) -> Driven {
-        let settings = self.scenario.settings.clone();
-        let request =
-            NewRun { document_id: self.document_id.clone(), mode: Mode::Live, settings, run_id: None };
-        block_on(driver::cut(ports, &caller(), request)).unwrap()
+    fn new_run(&self) -> NewRun {
+        let (document_id, settings) = (self.document_id.clone(), self.scenario.settings.clone());
+        NewRun { document_id, mode: Mode::Live, settings, run_id: None }
+    }
+
+    /// Eleven phases that do nothing.
+    fn rehearse(&self, ports: &Ports) -> Duration {
+        let request = self.new_run();
+        let began = Instant::now();
+        let driven = block_on(rehearsal::run(ports, &caller(), &request, false)).unwrap();
+        let taken = began.elapsed();
+        assert_eq!(driven.outcome, Outcome::Completed);
+        taken
     }
 
     fn sign(&self, driven: &Driven) {
         assert!(self.scenario.sign_if_asked(&driven.outcome), "{:?}", driven.outcome);
     }
 
-    /// To closeout; the time in the driver.
-    fn run(&self, ports: &Ports) -> Duration {
+    /// The real phases, to closeout; the time in the driver.
+    fn whole(&self, ports: &Ports) -> Duration {
         let mut in_driver = Duration::ZERO;
         let mut timed = |call: &dyn Fn() -> Driven| {
             let began = Instant::now();
@@ -99,19 +107,17 @@ impl Job {
             in_driver += began.elapsed();
             driven
         };
-        let mut driven = timed(&|| self.cut(ports));
+        let mut driven = timed(&|| block_on(driver::cut(ports, &caller(), self.new_run())).unwrap());
         for _ in 0..2 {
             self.sign(&driven);
             let run_id = driven.sidecar.run_id.clone();
-            driven = timed(&|| resume(ports, &run_id));
+            driven = timed(&|| {
+                block_on(driver::resume(ports, &caller(), &run_id, &ResumeOptions::default())).unwrap()
+            });
         }
         assert_eq!(driven.outcome, Outcome::Completed);
         in_driver
     }
-}
-
-fn resume(ports: &Ports, run_id: &RunId) -> Driven {
-    block_on(driver::resume(ports, &caller(), run_id, &ResumeOptions::default())).unwrap()
 }
 
 /// Our side.
@@ -133,13 +139,13 @@ impl Ours {
     fn warm_store(&self) -> Arc<dyn RunStore> {
         let store: Arc<dyn RunStore> = Arc::new(PgRunStore::connect(self.database.dsn(Login::Exec)));
         let job = Job::new();
-        job.run(&job.ports(&store));
+        job.rehearse(&job.ports(&store));
         store
     }
 
     fn alone(&self, runs: usize) -> Vec<Duration> {
         let jobs: Vec<Job> = (0..runs).map(|_| Job::new()).collect();
-        jobs.iter().map(|job| job.run(&job.ports(&self.store))).collect()
+        jobs.iter().map(|job| job.rehearse(&job.ports(&self.store))).collect()
     }
 
     fn eight(&self, runs: usize) -> Duration {
@@ -153,7 +159,7 @@ impl Ours {
                         ready.wait();
                         go.wait();
                         for job in &jobs {
-                            job.run(&job.ports(&store));
+                            job.rehearse(&job.ports(&store));
                         }
                     })
                 })
@@ -171,7 +177,13 @@ impl Ours {
     /// The same with the run store in memory, too: what of the time is the driver's and this world's.
     fn in_memory(runs: usize) -> Vec<Duration> {
         let jobs: Vec<Job> = (0..runs).map(|_| Job::new()).collect();
-        jobs.iter().map(|job| job.run(&job.scenario.ports())).collect()
+        jobs.iter().map(|job| job.rehearse(&job.scenario.ports())).collect()
+    }
+
+    /// Runs with their real phases and gates.
+    fn whole(&self, runs: usize) -> Vec<Duration> {
+        let jobs: Vec<Job> = (0..runs).map(|_| Job::new()).collect();
+        jobs.iter().map(|job| job.whole(&job.ports(&self.store))).collect()
     }
 
     fn approve(&self, runs: usize) -> Vec<Duration> {
@@ -188,7 +200,7 @@ impl Ours {
                     use postgres::fallible_iterator::FallibleIterator as _;
                     let told = watch.notifications().blocking_iter().next().unwrap().unwrap();
                     assert_eq!(told.payload(), run_id.as_str());
-                    let driven = resume(&ports, &run_id);
+                    let driven = block_on(rehearsal::resume(&ports, &caller(), &run_id)).unwrap();
                     assert_eq!(driven.outcome, Outcome::Completed);
                     done.send(Some(Instant::now())).unwrap();
                 }
@@ -196,10 +208,8 @@ impl Ours {
             let times = (0..runs).map(|_| {
                 let job = Job::new();
                 let ports = job.ports(&self.store);
-                let driven = job.cut(&ports);
-                job.sign(&driven);
-                let run_id = driven.sidecar.run_id.clone();
-                let parked = resume(&ports, &run_id);
+                let parked = block_on(rehearsal::run(&ports, &caller(), &job.new_run(), true)).unwrap();
+                let run_id = parked.sidecar.run_id.clone();
                 let Outcome::Paused { ask, .. } = &parked.outcome else { panic!("{:?}", parked.outcome) };
                 let world = &job.scenario.world;
                 let text = job.scenario.answer(ask, ReviewVerdict::Approve);
@@ -332,16 +342,12 @@ fn statements(calls: &BTreeMap<String, i64>, runs: usize) -> f64 {
         per_run(&|q| q.contains("fn_lease_release")),
     ];
     println!(
-        "cutter: {all:.2} statements a run with creation, claim and two gates: {saves:.2} saves, {loads:.2} loads, \
-         {leases:.2} leases taken, {releases:.2} given back, {:.2} others",
+        "cutter: {all:.2} statements a run of eleven phases: {saves:.2} saves, {loads:.2} loads, \
+         {leases:.2} leases taken, {releases:.2} given back, {:.2} for creation and claim",
         all - saves - loads - leases - releases
     );
     show(calls, runs);
-    // Outside the count: what creates the run and claims its document, and each gate, which begins a
-    // command of its own: it takes the lock, looks once more, saves twice, gives the lock back.
-    let creation =
-        per_run(&|q| ["fn_run_create", "fn_claim_put", "cutter_run.claim c"].iter().any(|c| q.contains(c)));
-    all - creation - 2.0 * 5.0
+    all
 }
 
 /// Each text and how often a run sends it, with `--statements`.
@@ -362,6 +368,12 @@ fn main() {
     let counting = server.empty_database();
     let mut counter = Counter::install(&server, &counting);
     let ours = Ours::new(&server);
+    if has("--profile") {
+        // For a profiler: ours alone, nothing beside it.
+        println!("alone {:.2} ms", p50(&ours.alone(runs)));
+        println!("eight at once {:.0} runs/s", runs as f64 / ours.eight(runs).as_secs_f64());
+        return;
+    }
     let words: Vec<String> = std::env::args().collect();
     let mut peers: Vec<Peer> = words
         .windows(2)
@@ -399,15 +411,19 @@ fn main() {
     for round in 1..=rounds {
         println!("== round {round}");
         let mut lines: Vec<(String, [f64; 3])> = Vec::new();
+        let few = (runs / 8).max(5);
         // Each kind in turns, so that what else the machine does falls on both.
-        println!("cutter, without a server: alone {:.2} ms", p50(&Ours::in_memory(runs)));
+        println!(
+            "cutter, without a server: alone {:.2} ms; a whole run with real phases and gates: {:.2} ms",
+            p50(&Ours::in_memory(runs)),
+            p50(&ours.whole(few))
+        );
         let alone = p50(&ours.alone(runs));
         let others: Vec<f64> = peers.iter_mut().map(|peer| p50(&peer.ask("alone", runs))).collect();
         let rate = |time: Duration, runs: usize| (runs / 8 * 8) as f64 / time.as_secs_f64();
         let many = runs * 2;
         let eight = rate(ours.eight(many), many);
         let rates: Vec<f64> = peers.iter_mut().map(|peer| rate(peer.ask("eight", many)[0], many)).collect();
-        let few = (runs / 8).max(5);
         let approve = p50(&ours.approve(few));
         let waits: Vec<f64> = peers.iter_mut().map(|peer| p50(&peer.ask("approve", few))).collect();
         lines.push(("cutter".to_owned(), [alone, eight, approve]));
