@@ -147,7 +147,7 @@ fn a_whole_run_over_the_shared_store_survives_death_at_every_call() {
         schedules = schedules.into_iter().step_by(3).collect();
     }
     let planned = schedules.len() as u64;
-    assert!(planned > 40, "{planned}");
+    assert!(planned >= 40, "{planned}");
     let report = crash::these(&story, &reference, schedules);
     println!("{report}in {:?}", since.elapsed());
     assert!(report.is_clean(), "{report}");
