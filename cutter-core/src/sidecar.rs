@@ -31,6 +31,7 @@ use crate::settings::RunSettings;
 mod compact;
 mod error;
 mod stop_record;
+mod word;
 
 pub use error::SidecarError;
 pub use stop_record::StopRecord;

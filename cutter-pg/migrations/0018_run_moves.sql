@@ -50,7 +50,10 @@ SELECT run_id, revision, published_at, before AS from_state, state AS to_state, 
         WHEN before ~ '^voided_' THEN false
         WHEN state ~ '^voided_' THEN stage_before NOT IN ('lifecycle_enacted', 'closeout_reported')
         WHEN before ~ '^failed_' THEN false
-        WHEN state ~ '^(failed|stopped)_' THEN stage = stage_before AND before <> 'closeout_reported'
+        -- It ends where it stood, or one stage on: before a phase that only looks its move and its end
+        -- are one revision.
+        WHEN state ~ '^(failed|stopped)_' THEN before <> 'closeout_reported'
+            AND (stage = stage_before OR stage = ANY (cutter_run.fn_run_targets(stage_before)))
         WHEN before ~ '^stopped_' THEN state = stage_before
             OR state = ANY (cutter_run.fn_run_targets(stage_before))
         ELSE coalesce(state = ANY (cutter_run.fn_run_targets(before)), false)

@@ -41,7 +41,7 @@ use crate::error::{PORT, PgError};
 use crate::login::Login;
 use crate::row::{bigint, get, parsed, unsigned};
 
-/// Largest sidecar revision (PROTOCOL §1); the table has the same bound.
+/// Largest sidecar revision (PROTOCOL §1); the functions have the same bound.
 pub const MAX_SIDECAR_BYTES: usize = 64 << 10;
 
 /// How long a lease lasts without a sign of life, unless told.

@@ -454,6 +454,9 @@ fn sql_and_core_agree_on_every_pair_of_stages_and_an_audit_finds_a_move_that_is_
         ("grants_probed", None, false),
         ("voided_wrong", Some("grants_probed"), true),
         ("pending", None, false),
+        ("failed_mark", Some("source_pinned"), true),
+        ("marked", None, false),
+        ("stopped_drift", Some("pre_write_backup_taken"), false),
     ];
     for (n, (state, kept, _)) in states.iter().enumerate() {
         let body = serde_json::json!({ "state": state, "kept_stage": kept }).to_string();

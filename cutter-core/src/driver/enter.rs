@@ -293,6 +293,9 @@ impl Run<'_> {
                     let intent = self.choose(following.as_str(), 1, ids_of(following), false);
                     self.set_running(following, intent);
                     if !needs_intent(following) {
+                        // No save brings the last stop request along: the next look asks for it.
+                        let run_id = &self.sidecar.run_id;
+                        self.ports.runs.stop_request(run_id).await.map_err(|e| self.halt(e))?;
                         return Ok(());
                     }
                 }
@@ -346,9 +349,10 @@ pub(super) const fn effects_of(phase: Phase) -> &'static [EffectName] {
 /// Whether the state and the intent of a phase must be durable before it acts: a lost attempt at it
 /// leaves something. Other phases only look, and are done anew with a new intent.
 const fn needs_intent(phase: Phase) -> bool {
-    // A backup leaves a blob, which its attempt's epoch names. Between leg A and leg B a run is in a
-    // state of its own, which its record says at once (PROTOCOL §2).
-    !effects_of(phase).is_empty() || matches!(phase, Phase::Backup | Phase::StructuralVerify)
+    // A backup leaves a blob, which its attempt's epoch names. Between leg A and leg B, and once its
+    // units are enacted, a run is in a state of its own, which its record says at once (PROTOCOL §2).
+    !effects_of(phase).is_empty()
+        || matches!(phase, Phase::Backup | Phase::StructuralVerify | Phase::Closeout)
 }
 
 /// The identifiers that a phase's intent chooses.

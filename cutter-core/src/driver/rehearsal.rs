@@ -56,6 +56,9 @@ impl Run<'_> {
     }
 
     async fn rehearsed(&mut self, is_gated: bool) -> Result<Outcome, Halt> {
+        if self.stage()? == Stage::WriteVerified && self.asks() {
+            return self.file_request().await;
+        }
         if self.sidecar.ask.is_some()
             && let Some(outcome) = self.answered().await?
         {
@@ -133,9 +136,14 @@ impl Run<'_> {
             approval_path: format!("{folder}/{answer}"),
             request_path: format!("{folder}/{file}"),
         };
-        self.sidecar.ask = Some(ask.clone());
+        self.sidecar.ask = Some(ask);
         self.sidecar.intent = Some(intent);
         self.persist().await?;
+        self.file_request().await
+    }
+
+    /// Files the request that is owed, and parks.
+    async fn file_request(&mut self) -> Result<Outcome, Halt> {
         let filed = self.upload().await?;
         self.sidecar.documents.push(filed);
         self.sidecar.outbox = None;
@@ -143,7 +151,8 @@ impl Run<'_> {
         let missing = || Halt::stop(StopReason::Internal, format!("no trigger leads on from {stage}"));
         self.step(stage.awaits().ok_or_else(missing)?, self.ports.clock.now())?;
         self.persist().await?;
-        Ok(Outcome::Paused { ask, invalid: vec![] })
+        let no_ask = || Halt::stop(StopReason::Internal, "no request is open");
+        Ok(Outcome::Paused { ask: self.sidecar.ask.clone().ok_or_else(no_ask)?, invalid: vec![] })
     }
 
     /// Looks for the answer as a run does: `None`, and one write, if it is there.

@@ -167,8 +167,10 @@ impl Run<'_> {
                 let run_id = self.sidecar.run_id.clone();
                 return Err(Halt::Abort(Box::new(DriveError::Interrupted { run_id })));
             }
-            self.honour_stop_request().await?;
             let stage = self.stage()?;
+            if stage != Stage::CloseoutReported {
+                self.honour_stop_request().await?;
+            }
             let outcome = match stage {
                 Stage::CloseoutReported => return Ok(Outcome::Completed),
                 Stage::GrantsProbed if !self.live() => return Ok(Outcome::DryRunDone),

@@ -33,6 +33,7 @@ use crate::port::cut_request::{
     Asked, CatchUp, CutRequests, OnRequest, RequestOutcome, Signal, StartCut, TakeSignals,
 };
 use crate::port::database::SourceRegistration;
+use crate::port::effect::{EffectKey, EffectName};
 use crate::port::{PortError, PortErrorKind};
 use crate::settings::RunSettings;
 use crate::sidecar::{Mode, Sidecar};
@@ -152,8 +153,8 @@ pub async fn hand_over(
         && let Some(run_id) = request.run_id()
         && ports.runs.load(&run_id).await?.is_some()
         && let RunState::At(stage) = state_of(&load(ports, &run_id).await?.0)?
-        && stage.is_enacted()
         && stage != Stage::CloseoutReported
+        && is_enacted(ports, &run_id, stage).await?
     {
         let served = serve(ports, requests, caller, cut_request_id, settings).await?;
         if served.driven.outcome != Outcome::Completed {
@@ -165,6 +166,12 @@ pub async fn hand_over(
     }
     let asked = Asked { actor: caller.actor.clone(), at: ports.clock.now() };
     Ok(requests.complete(&OnRequest { cut_request_id, asked }).await?)
+}
+
+/// Whether a run's units are in force: its record says so, or the database, if the run died since.
+async fn is_enacted(ports: &Ports, run_id: &RunId, stage: Stage) -> Result<bool, ServeError> {
+    let key = EffectKey { run_id: run_id.clone(), effect: EffectName::Enact, occurrence: 1 };
+    Ok(stage.is_enacted() || ports.reader.effect(&key).await?.is_some())
 }
 
 /// Moves the request that names this run, if one does, to where the run stands. For whoever

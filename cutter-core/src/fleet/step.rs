@@ -231,8 +231,7 @@ fn shown(stop: &StopRecord) -> String {
 /// Which person's word the run waits for, if it waits for one.
 pub(super) fn waits_at(sidecar: &Sidecar) -> Option<GateId> {
     match sidecar.run_state().ok()? {
-        RunState::At(Stage::AwaitingCutAuthorization) => Some(GateId::CutAuthz),
-        RunState::At(Stage::AwaitingLifecycleAuthorization) => Some(GateId::LifecycleAuthz),
+        RunState::At(_) => sidecar.awaits_word(),
         RunState::Stopped { reason, .. } if StopClass::of_suffix(&reason) != StopClass::Operational => {
             Some(GateId::FailureEscalation)
         }

@@ -143,10 +143,10 @@ impl Claims {
         self.passed.contains(&phase)
     }
 
-    /// Whether its units are enacted.
+    /// Whether its units are enacted: its stage says so, or the result of the phase that did it.
     #[must_use]
     pub fn is_enacted(&self) -> bool {
-        self.stage.is_some_and(Stage::is_enacted)
+        self.stage.is_some_and(Stage::is_enacted) || self.has_passed(Phase::LifecycleEnact)
     }
 
     /// A pin's text; empty if it is not there, which fits nothing.

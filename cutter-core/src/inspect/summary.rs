@@ -85,7 +85,7 @@ impl Summary {
             },
             state: sidecar.state.clone(),
             phase: phase(sidecar, state.as_ref()).map(|p| p.as_str().to_owned()),
-            paused_at: paused_at(sidecar, state.as_ref()),
+            paused_at: paused_at(sidecar),
             stop: sidecar.open_stop().map(|stop| stop_summary(sidecar, stop)),
             replayed_from: None,
             units: sidecar.context_pins.get("candidate_count").and_then(|n| n.parse().ok()),
@@ -110,12 +110,8 @@ fn phase(sidecar: &Sidecar, state: Option<&RunState>) -> Option<Phase> {
     Phase::ALL.iter().copied().find(running).or_else(|| Phase::ALL.iter().copied().find(|p| p.to() > stage))
 }
 
-fn paused_at(sidecar: &Sidecar, state: Option<&RunState>) -> Option<PausedAt> {
-    let waits = matches!(
-        state?,
-        RunState::At(Stage::AwaitingCutAuthorization | Stage::AwaitingLifecycleAuthorization)
-    );
-    let ask = sidecar.ask.as_ref().filter(|_| waits)?;
+fn paused_at(sidecar: &Sidecar) -> Option<PausedAt> {
+    let ask = sidecar.ask.as_ref().filter(|_| sidecar.awaits_word().is_some())?;
     Some(PausedAt {
         gate: ask.gate.clone(),
         request_kb_id: ask.request_path.clone(),

@@ -87,9 +87,7 @@ fn settle(sidecar: &Sidecar, state: &RunState, resume: &str, answer: &mut Why) {
                 .clone_into(&mut answer.condition);
             answer.next = vec![format!("cutter orchestrate cut --document-id {}", sidecar.document_id)];
         }
-        RunState::At(Stage::AwaitingCutAuthorization | Stage::AwaitingLifecycleAuthorization) => {
-            waiting(sidecar, resume, answer);
-        }
+        RunState::At(_) if sidecar.awaits_word().is_some() => waiting(sidecar, resume, answer),
         RunState::At(_) => {
             let running =
                 |p: &&Phase| sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Running);
