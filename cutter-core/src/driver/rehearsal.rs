@@ -1,6 +1,9 @@
 //! A run whose eleven phases do nothing: the driver's own writes, reports and uploads, and nothing
 //! else. What durability costs is measured with it, and a run store tried out.
 //!
+//! Empty phases leave nothing that only an intent would find, so each shares its first write with the
+//! one before, as a run's own phases do that only look: the protocol at its least.
+//!
 //! No database is asked and nothing is judged, so it is built with the feature `conformance` alone.
 
 use alloc::collections::BTreeMap;
