@@ -6,6 +6,7 @@
 //! because a parser was lenient. [`Writer`] writes long texts without building a tree.
 
 mod serialize;
+mod settled;
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -15,7 +16,8 @@ use core::fmt;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-pub(crate) use self::serialize::text_of;
+pub(crate) use self::serialize::{text_of, text_with};
+pub use self::settled::Settled;
 use crate::digest::{Digest, Hasher};
 
 /// The largest integer that every JSON reader keeps exact: 2^53 − 1.

@@ -13,11 +13,10 @@ use alloc::vec::Vec;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use uuid::Uuid;
 
 use crate::approval::Ask;
-use crate::canonical;
+use crate::canonical::{self, Settled};
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::intent::Intent;
@@ -30,6 +29,7 @@ use crate::settings::RunSettings;
 
 mod compact;
 mod error;
+mod read;
 mod stop_record;
 mod word;
 
@@ -64,42 +64,43 @@ pub enum PhaseResult {
     Running,
 }
 
-/// A file that a phase made.
+/// A file that a phase made. Its fields, as those of the other records of which a sidecar has many, are in
+/// the order of canonical text, which then need not be put in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Artifact {
+    /// Its length.
+    #[serde(default)]
+    pub bytes: u64,
     /// Path or name.
     pub path: String,
     /// sha256 of its bytes.
     pub sha256: Digest,
-    /// Its length.
-    #[serde(default)]
-    pub bytes: u64,
 }
 
 /// One phase of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseRecord {
-    /// The phase.
-    pub phase: String,
-    /// When its intent was chosen.
-    pub started_utc: Timestamp,
+    /// Active machine time, summed over restarts (D34).
+    #[serde(default)]
+    pub active_ms: u64,
+    /// What it made; the report is the first.
+    #[serde(default)]
+    pub artifacts: Vec<Artifact>,
     /// When its result was persisted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub finished_utc: Option<Timestamp>,
-    /// How it stands.
-    pub result: PhaseResult,
     /// Its gate's invariants.
     #[serde(default)]
     pub gate_invariants: BTreeMap<String, bool>,
     /// Path of its document in the knowledge base, once uploaded.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kb_doc_id: Option<String>,
-    /// What it made; the report is the first.
-    #[serde(default)]
-    pub artifacts: Vec<Artifact>,
-    /// Active machine time, summed over restarts (D34).
-    #[serde(default)]
-    pub active_ms: u64,
+    /// The phase.
+    pub phase: String,
+    /// How it stands.
+    pub result: PhaseResult,
+    /// When its intent was chosen.
+    pub started_utc: Timestamp,
 }
 
 /// A validated approval.
@@ -176,18 +177,18 @@ pub struct ErrorRecord {
 /// One step of the run machine, chained to the one before.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TransitionRecord {
-    /// State before.
-    pub from: String,
-    /// State after.
-    pub to: String,
-    /// What led there.
-    pub trigger: String,
     /// Who.
     pub actor: String,
     /// When.
     pub at: Timestamp,
+    /// State before.
+    pub from: String,
     /// sha256 over the previous record's hash and this record's fields.
     pub hash: Digest,
+    /// State after.
+    pub to: String,
+    /// What led there.
+    pub trigger: String,
 }
 
 /// The recorded backup.
@@ -262,7 +263,7 @@ pub struct Sidecar {
     /// The creation record, signed by the operator (D31).
     pub creation: SignedText,
     /// Settings of the run, fixed at creation and shown at SG1.
-    pub settings: RunSettings,
+    pub settings: Settled<RunSettings>,
     /// Drift pins.
     #[serde(default)]
     pub drift_pins: Survey,
@@ -343,10 +344,10 @@ impl Sidecar {
     pub fn to_bytes(&mut self) -> Result<Vec<u8>, SidecarError> {
         self.record_version = RECORD_VERSION;
         let malformed = |e: &dyn core::fmt::Display| SidecarError::Malformed(e.to_string());
-        let mut text = canonical::text_of(&*self).map_err(|e| malformed(&e))?;
+        let mut text = canonical::text_with(&*self, "settings", &self.settings).map_err(|e| malformed(&e))?;
         let (entry, digest) = text.digest_without(DIGEST).ok_or_else(|| malformed(&"no digest"))?;
         self.digest = digest;
-        self.check_rules()?;
+        self.check_rules_from(self.transitions.len().saturating_sub(NEW_LINKS))?;
         text.out.replace_range(entry, &format!("\"{DIGEST}\":\"{}\"", self.digest.to_hex()));
         let text = text.out;
         if text.len() > SIDECAR_MAX_BYTES {
@@ -358,42 +359,20 @@ impl Sidecar {
         Ok(text.into_bytes())
     }
 
-    /// Reads and validates.
-    ///
-    /// # Errors
-    /// [`SidecarError`]: not readable, newer, digest or rule broken. Nothing is repaired.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, SidecarError> {
-        let mut value = canonical::parse_strict(bytes).map_err(|e| SidecarError::Malformed(e.to_string()))?;
-        match value.get("schema_version").and_then(Value::as_u64) {
-            Some(v) if v > u64::from(SCHEMA_VERSION) => {
-                return Err(SidecarError::Newer { observed: v, known: SCHEMA_VERSION });
-            }
-            Some(v) if v == u64::from(SCHEMA_VERSION) => {}
-            _ => return Err(SidecarError::Malformed("no schema_version".to_owned())),
-        }
-        let recorded = value.get("digest").and_then(Value::as_str).unwrap_or_default().to_owned();
-        let observed = digest_without_itself(&mut value)?;
-        if recorded != observed.to_hex() {
-            return Err(SidecarError::DigestMismatch { expected: recorded, observed: observed.to_hex() });
-        }
-        if let Value::Object(map) = &mut value {
-            map.insert("digest".to_owned(), Value::String(recorded));
-        }
-        let sidecar: Self =
-            serde_json::from_value(value).map_err(|e| SidecarError::Malformed(e.to_string()))?;
-        sidecar.check_rules()?;
-        Ok(sidecar)
-    }
-
     /// The rules between fields: chain whole, state is the chain's last, stage and phases agree.
     ///
     /// # Errors
     /// [`SidecarError::Invalid`] naming the rule.
     pub fn check_rules(&self) -> Result<(), SidecarError> {
+        self.check_rules_from(0)
+    }
+
+    /// As [`Self::check_rules`], with the chain from this link on.
+    fn check_rules_from(&self, link: usize) -> Result<(), SidecarError> {
         let invalid = |text: String| Err(SidecarError::Invalid(text));
         let state = self.run_state()?;
-        let mut previous: Option<&TransitionRecord> = None;
-        for (i, record) in self.transitions.iter().enumerate() {
+        let mut previous = link.checked_sub(1).and_then(|before| self.transitions.get(before));
+        for (i, record) in self.transitions.iter().enumerate().skip(link) {
             let link = record.link(previous.map(|p| p.hash));
             if link != record.hash {
                 return invalid(format!(
@@ -475,23 +454,22 @@ impl Sidecar {
 impl TransitionRecord {
     fn link(&self, previous: Option<Digest>) -> Digest {
         let previous = previous.map(|d| d.to_hex()).unwrap_or_default();
-        let parts = [&previous, &self.from, &self.to, &self.trigger, &self.actor, &self.at.to_string()];
-        let mut text = String::new();
+        let at = self.at.to_string();
+        let parts = [&previous, &self.from, &self.to, &self.trigger, &self.actor, &at];
+        let mut text = String::with_capacity(parts.iter().map(|part| part.len() + 8).sum());
         for part in parts {
-            text.push_str(&format!("{}:{part}\n", part.len()));
+            text.push_str(&part.len().to_string());
+            text.push(':');
+            text.push_str(part);
+            text.push('\n');
         }
         Digest::of(text.as_bytes())
     }
 }
 
+/// More links than one save adds. Those before were checked by the saves that added them, and all are on
+/// reading.
+const NEW_LINKS: usize = 4;
+
 /// The entry of a sidecar that holds the digest of all others. Never the first: a run's active time is.
 const DIGEST: &str = "digest";
-
-fn digest_without_itself(value: &mut Value) -> Result<Digest, SidecarError> {
-    match value {
-        Value::Object(map) => map.remove("digest"),
-        _ => return Err(SidecarError::Malformed("not a JSON object".to_owned())),
-    };
-    let text = canonical::to_canonical(value).map_err(|e| SidecarError::Malformed(e.to_string()))?;
-    Ok(Digest::of(text.as_bytes()))
-}

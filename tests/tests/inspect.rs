@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cutter_core::canonical::Settled;
 use cutter_core::digest::Digest;
 use cutter_core::driver::{Outcome, Ports};
 use cutter_core::gate::Check;
@@ -120,7 +121,11 @@ const SPOILERS: &[Spoiler] = &[
     ("verify.creation.signature", |f| {
         f.record.creation = SignatureFacts::Bad { code: "bad_signature".into(), detail: String::new() };
     }),
-    ("verify.creation.settings_sha256", |f| f.record.sidecar.settings.max_candidates += 1),
+    ("verify.creation.settings_sha256", |f| {
+        let mut settings = (*f.record.sidecar.settings).clone();
+        settings.max_candidates += 1;
+        f.record.sidecar.settings = Settled::new(settings).unwrap();
+    }),
     ("verify.creation.created_by", |f| f.record.sidecar.created_by = "x".into()),
     ("verify.index.line", |f| f.line = None),
     ("verify.approvals.each_used_once", |f| {

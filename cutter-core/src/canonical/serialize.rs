@@ -5,13 +5,14 @@
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::ops::Range;
 
 use serde::ser::{self, Serialize};
 
-use super::{CanonicalError, MAX_SAFE_INTEGER, escape_into, key_order};
+use super::{CanonicalError, MAX_SAFE_INTEGER, Settled, escape_into, key_order};
 use crate::digest::{Digest, Hasher};
 
 impl ser::Error for CanonicalError {
@@ -20,10 +21,20 @@ impl ser::Error for CanonicalError {
     }
 }
 
+/// So many entries get room at once; a value may say any length.
+const MOST_AT_ONCE: usize = 64;
+
 /// A canonical text, and where the entries of its outermost object stand in it.
 pub(crate) struct Text {
     pub(crate) out: String,
     entries: Vec<Entry>,
+    kept: Option<Kept>,
+}
+
+/// A field of the outermost struct whose canonical text is at hand.
+struct Kept {
+    field: &'static str,
+    text: Arc<str>,
 }
 
 impl Text {
@@ -45,7 +56,23 @@ impl Text {
 /// [`CanonicalError`] where a number is a float or out of range, a key is no string, comes twice, or
 /// serde fails. A float that is no number is `null`, by serde_json's own rule.
 pub(crate) fn text_of<T: Serialize + ?Sized>(value: &T) -> Result<Text, CanonicalError> {
-    let mut text = Text { out: String::new(), entries: Vec::new() };
+    let mut text = Text { out: String::new(), entries: Vec::new(), kept: None };
+    value.serialize(&mut text)?;
+    Ok(text)
+}
+
+/// As [`text_of`] for a struct of which a field is settled: its text is taken as it is.
+///
+/// # Errors
+/// As [`text_of`].
+pub(crate) fn text_with<T: Serialize, F>(
+    value: &T,
+    field: &'static str,
+    settled: &Settled<F>,
+) -> Result<Text, CanonicalError> {
+    let kept = Kept { field, text: settled.text().clone() };
+    let room = kept.text.len().saturating_mul(3);
+    let mut text = Text { out: String::with_capacity(room), entries: Vec::new(), kept: Some(kept) };
     value.serialize(&mut text)?;
     Ok(text)
 }
@@ -71,7 +98,7 @@ pub(crate) struct Compound<'t> {
 }
 
 impl<'t> Compound<'t> {
-    fn begin(text: &'t mut Text, bracket: char, variant: Option<&str>) -> Self {
+    fn begin(text: &'t mut Text, bracket: char, variant: Option<&str>, entries: usize) -> Self {
         if let Some(variant) = variant {
             text.out.push('{');
             escape_into(&mut text.out, variant);
@@ -79,7 +106,8 @@ impl<'t> Compound<'t> {
         }
         let start = text.out.len();
         text.out.push(bracket);
-        Self { text, start, entries: Vec::new(), is_first: true, closes_variant: variant.is_some() }
+        let entries = Vec::with_capacity(entries);
+        Self { text, start, entries, is_first: true, closes_variant: variant.is_some() }
     }
 
     fn separate(&mut self) {
@@ -102,8 +130,22 @@ impl<'t> Compound<'t> {
         self.entries.push(Entry { key, at: start..start });
     }
 
+    fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), CanonicalError> {
+        self.key(key);
+        let kept = self.text.kept.as_ref().filter(|kept| self.start == 0 && kept.field == key);
+        match kept.map(|kept| kept.text.clone()) {
+            Some(text) => self.text.out.push_str(&text),
+            None => value.serialize(&mut *self.text)?,
+        }
+        self.end_value()
+    }
+
     fn value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
         value.serialize(&mut *self.text)?;
+        self.end_value()
+    }
+
+    fn end_value(&mut self) -> Result<(), CanonicalError> {
         let end = self.text.out.len();
         let entry = self.entries.last_mut().ok_or_else(|| other("a value without a key"))?;
         entry.at.end = end;
@@ -276,19 +318,19 @@ impl<'t> ser::Serializer for &'t mut Text {
         variant: &'static str,
         value: &T,
     ) -> Result<(), CanonicalError> {
-        let mut object = Compound::begin(self, '{', None);
+        let mut object = Compound::begin(self, '{', None, 1);
         object.key(variant);
         object.value(value)?;
         object.end_object()
     }
     fn serialize_seq(self, _: Option<usize>) -> Result<Compound<'t>, CanonicalError> {
-        Ok(Compound::begin(self, '[', None))
+        Ok(Compound::begin(self, '[', None, 0))
     }
     fn serialize_tuple(self, _: usize) -> Result<Compound<'t>, CanonicalError> {
-        Ok(Compound::begin(self, '[', None))
+        Ok(Compound::begin(self, '[', None, 0))
     }
     fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Compound<'t>, CanonicalError> {
-        Ok(Compound::begin(self, '[', None))
+        Ok(Compound::begin(self, '[', None, 0))
     }
     fn serialize_tuple_variant(
         self,
@@ -297,22 +339,22 @@ impl<'t> ser::Serializer for &'t mut Text {
         variant: &'static str,
         _: usize,
     ) -> Result<Compound<'t>, CanonicalError> {
-        Ok(Compound::begin(self, '[', Some(variant)))
+        Ok(Compound::begin(self, '[', Some(variant), 0))
     }
-    fn serialize_map(self, _: Option<usize>) -> Result<Compound<'t>, CanonicalError> {
-        Ok(Compound::begin(self, '{', None))
+    fn serialize_map(self, length: Option<usize>) -> Result<Compound<'t>, CanonicalError> {
+        Ok(Compound::begin(self, '{', None, length.unwrap_or_default().min(MOST_AT_ONCE)))
     }
-    fn serialize_struct(self, _: &'static str, _: usize) -> Result<Compound<'t>, CanonicalError> {
-        Ok(Compound::begin(self, '{', None))
+    fn serialize_struct(self, _: &'static str, length: usize) -> Result<Compound<'t>, CanonicalError> {
+        Ok(Compound::begin(self, '{', None, length.min(MOST_AT_ONCE)))
     }
     fn serialize_struct_variant(
         self,
         _: &'static str,
         _: u32,
         variant: &'static str,
-        _: usize,
+        length: usize,
     ) -> Result<Compound<'t>, CanonicalError> {
-        Ok(Compound::begin(self, '{', Some(variant)))
+        Ok(Compound::begin(self, '{', Some(variant), length.min(MOST_AT_ONCE)))
     }
 }
 
@@ -348,8 +390,7 @@ macro_rules! fields {
                 key: &'static str,
                 value: &T,
             ) -> Result<(), CanonicalError> {
-                self.key(key);
-                self.value(value)
+                self.field(key, value)
             }
             fn end(self) -> Result<(), CanonicalError> {
                 self.end_object()

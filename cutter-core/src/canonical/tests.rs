@@ -3,8 +3,10 @@
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::format;
 use std::string::ToString;
+use std::vec;
 
 fn any_value() -> impl Strategy<Value = Value> {
     let safe = i64::try_from(MAX_SAFE_INTEGER).unwrap();
@@ -222,4 +224,40 @@ fn what_has_no_canonical_text_is_refused_without_a_tree_too() {
     assert!(refused(u128::MAX).contains("out of range"));
     assert!(refused(Twice { b: 1, other: 2 }).contains("twice"));
     assert!(refused(std::collections::BTreeMap::from([((1, 2), 3)])).contains("key must be a string"));
+}
+
+#[test]
+fn a_settled_field_is_written_as_it_would_be_and_only_where_it_is() {
+    #[derive(serde::Serialize, serde::Deserialize, Debug, Clone, PartialEq)]
+    struct Inner {
+        z: String,
+        a: Vec<u8>,
+    }
+    #[derive(serde::Serialize, serde::Deserialize, Debug, PartialEq)]
+    struct Outer {
+        within: BTreeMap<String, Inner>,
+        kept: Settled<Inner>,
+        kept_not: Inner,
+        other: Nested,
+        list: Vec<u8>,
+    }
+    #[derive(serde::Serialize, serde::Deserialize, Debug, PartialEq)]
+    struct Nested {
+        kept: u8,
+    }
+    let inner = Inner { z: "\"đ\n".into(), a: vec![3, 1] };
+    let outer = Outer {
+        within: [("kept".to_string(), inner.clone())].into(),
+        kept: Settled::new(inner.clone()).unwrap(),
+        kept_not: Inner { z: "other".into(), a: vec![] },
+        other: Nested { kept: 7 },
+        list: vec![1],
+    };
+    assert_eq!(&**outer.kept.text(), r#"{"a":[3,1],"z":"\"đ\n"}"#);
+    assert_eq!(outer.kept.z, inner.z);
+    let written = text_with(&outer, "kept", &outer.kept).unwrap().out;
+    assert_eq!(written, text_of(&outer).unwrap().out);
+    assert_eq!(serde_json::from_str::<Outer>(&written).unwrap(), outer);
+    assert!(Settled::new(0.5).is_err(), "what has no canonical text does not settle");
+    assert!(serde_json::from_str::<Settled<f64>>("0.5").is_err());
 }

@@ -115,6 +115,14 @@ pub const SIDE_EFFECTS: &[SideEffect] = &[
         "`CasOutcome::Conflict`; the driver stops",
     ),
     effect(
+        "run_record.publish_last",
+        "RunStore.publish_last",
+        "(run id, revision)",
+        "that revision of the sidecar, create-only; the lock is given back",
+        "`AlreadyApplied`",
+        "`CasOutcome::Conflict`; the driver stops",
+    ),
+    effect(
         "run_record.mirror",
         "RunStore.mirror",
         "(run id, name)",

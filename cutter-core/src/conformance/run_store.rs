@@ -43,6 +43,7 @@ where
             locks_of_two_runs_are_apart,
             a_run_begins_with_lock_and_claim,
             a_beginning_ends_at_its_first_refusal,
+            the_last_save_of_a_holder_is_a_save_like_any_other,
             a_claim_is_put_once,
             a_successor_takes_the_next_generation,
             of_many_claimants_one_applies,
@@ -218,6 +219,23 @@ async fn a_run_begins_with_lock_and_claim(store: &Store) -> Held {
     let again = store.port.begin(&beginning).await?;
     equal("again", CasOutcome::AlreadyApplied, again.created)?;
     holds("the lock again", again.lock.is_some(), "no lock")
+}
+
+async fn the_last_save_of_a_holder_is_a_save_like_any_other(store: &Store) -> Held {
+    let run = run_id(1);
+    store.port.create(&run, b"1").await?;
+    let lock = store.port.lock(&run, &holder(1)).await?;
+    let conflict = CasOutcome::Conflict { found: 1 };
+    equal("out of turn", conflict, store.port.publish_last(&run, 4, b"5").await?)?;
+    refused("the lock stands", &[PortErrorKind::Busy], store.port.lock(&run, &holder(2)).await)?;
+    equal("the last", CasOutcome::Applied, store.port.publish_last(&run, 1, b"2").await?)?;
+    equal("again", CasOutcome::AlreadyApplied, store.port.publish_last(&run, 1, b"2").await?)?;
+    drop(lock);
+    let (next, newest) = store.port.lock_and_load(&run, &holder(2)).await?;
+    equal("what the next holder reads", Some(b"2".to_vec()), newest.map(|s| s.bytes))?;
+    equal("its save", CasOutcome::Applied, store.port.publish(&run, 2, b"3").await?)?;
+    drop(next);
+    Ok(())
 }
 
 async fn a_beginning_ends_at_its_first_refusal(store: &Store) -> Held {

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use super::run::{Run, begin};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
-use crate::canonical;
+use crate::canonical::Settled;
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::intent::Intent;
@@ -198,8 +198,8 @@ async fn create<'p>(
             RunId::new(now, uuid).map_err(|e| DriveError::Internal(e.to_string()))?
         }
     };
-    let settings_sha =
-        canonical::digest_of(&request.settings).map_err(|e| DriveError::Internal(e.to_string()))?;
+    let settings = Settled::new(request.settings.clone()).map_err(|e| DriveError::Internal(e.to_string()))?;
+    let settings_sha = Digest::of(settings.text().as_bytes());
     let text = creation_text(&run_id, request, caller, now, &settings_sha);
     let creation = ports.signer.sign_creation(&text).await?;
     let mut sidecar = Sidecar {
@@ -222,7 +222,7 @@ async fn create<'p>(
         revision: 1,
         status: None,
         creation,
-        settings: request.settings.clone(),
+        settings,
         drift_pins: crate::port::database::Survey::default(),
         intent: None,
         outbox: None,

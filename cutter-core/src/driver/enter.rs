@@ -284,7 +284,10 @@ impl Run<'_> {
     pub(super) async fn advance(&mut self, phase: Phase, filed: Artifact) -> Result<(), Halt> {
         self.leave(phase, filed)?;
         match self.stage()? {
-            Stage::CloseoutReported => self.finalise(),
+            Stage::CloseoutReported => {
+                self.finalise();
+                return self.persist_last().await;
+            }
             next @ (Stage::GrantsProbed | Stage::WriteVerified) if self.live() => {
                 self.prepare_request(next, 1).await?;
             }

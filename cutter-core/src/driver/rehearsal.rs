@@ -86,7 +86,7 @@ impl Run<'_> {
                 }
                 None => {
                     self.finalise();
-                    self.persist().await?;
+                    self.persist_last().await?;
                 }
             }
         }
@@ -153,7 +153,7 @@ impl Run<'_> {
         let stage = self.stage()?;
         let missing = || Halt::stop(StopReason::Internal, format!("no trigger leads on from {stage}"));
         self.step(stage.awaits().ok_or_else(missing)?, self.ports.clock.now())?;
-        self.persist().await?;
+        self.persist_last().await?;
         let no_ask = || Halt::stop(StopReason::Internal, "no request is open");
         Ok(Outcome::Paused { ask: self.sidecar.ask.clone().ok_or_else(no_ask)?, invalid: vec![] })
     }

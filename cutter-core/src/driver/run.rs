@@ -237,6 +237,15 @@ impl<'p> Run<'p> {
 
     /// Publishes the sidecar as the next revision. Durable on return.
     pub(super) async fn persist(&mut self) -> Result<(), Halt> {
+        self.publish(false).await
+    }
+
+    /// As [`Self::persist`], and the lock of the run goes with it: nothing is done under it any more.
+    pub(super) async fn persist_last(&mut self) -> Result<(), Halt> {
+        self.publish(true).await
+    }
+
+    async fn publish(&mut self, is_last: bool) -> Result<(), Halt> {
         self.tick();
         self.sidecar.revision = self.revision + 1;
         let mut bytes = self.sidecar.to_bytes();
@@ -246,10 +255,15 @@ impl<'p> Run<'p> {
         }
         let bytes = bytes?;
         let run_id = self.sidecar.run_id.clone();
-        let mut published = self.ports.runs.publish(&run_id, self.revision, &bytes).await;
+        let runs = &self.ports.runs;
+        let publish = || match is_last {
+            true => runs.publish_last(&run_id, self.revision, &bytes),
+            false => runs.publish(&run_id, self.revision, &bytes),
+        };
+        let mut published = publish().await;
         if published.as_ref().is_err_and(|e| e.kind == PortErrorKind::OutcomeUnknown) {
             // The same bytes again: written now, or found written. Either answer is final.
-            published = self.ports.runs.publish(&run_id, self.revision, &bytes).await;
+            published = publish().await;
         }
         match published {
             Ok(CasOutcome::Applied | CasOutcome::AlreadyApplied) => {

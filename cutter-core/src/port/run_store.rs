@@ -107,6 +107,11 @@ pub trait RunStore: Send + Sync {
     /// Publishes revision `expected + 1`. `Conflict { found: n }` if the highest is not
     /// `expected` (a newer driver wrote: stop). Durable on return.
     async fn publish(&self, run_id: &RunId, expected: u64, bytes: &[u8]) -> PortResult<CasOutcome<u64>>;
+    /// As [`Self::publish`], and gives the run lock back: the last save of its holder, who drops the lock
+    /// next and saves no more. A store that cannot do both at once only saves; the drop gives it back.
+    async fn publish_last(&self, run_id: &RunId, expected: u64, bytes: &[u8]) -> PortResult<CasOutcome<u64>> {
+        self.publish(run_id, expected, bytes).await
+    }
     /// Keeps a copy of a document in the run's folder. Derived, need not be durable.
     async fn mirror(&self, run_id: &RunId, name: &str, bytes: &[u8]) -> PortResult<()>;
     /// Takes the run lock without waiting. `Busy` (its message names the holder) if it is held.
