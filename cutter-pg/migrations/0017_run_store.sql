@@ -4,8 +4,12 @@
 --
 -- A revision is published by inserting it under its number: of two writers one finds the number
 -- taken. A lease has a number of its own, which grows with every holder and is named by every save
--- of that holder; the row lock on the lease sets saves and takings in order. The server's clock
--- decides when a lease is over.
+-- of that holder; an advisory lock on the run sets its saves and takings in order (two runs of one hash
+-- wait for each other, and that is all).
+-- The server's clock decides when a lease is over.
+--
+-- Most of a sidecar stays as it was from save to save, so a row holds what is new, as places in the
+-- text of the revision before; fn_run_text gives the text, byte for byte.
 CREATE SCHEMA IF NOT EXISTS cutter_run AUTHORIZATION cutter_owner;
 COMMENT ON SCHEMA cutter_run IS 'The state of runs, where workers share it: revisions append-only, leases mutable.';
 
@@ -17,18 +21,23 @@ CREATE TABLE cutter_run.run (
 );
 COMMENT ON TABLE cutter_run.run IS 'A run that has a sidecar here.';
 
--- No check, foreign key or trigger here that its functions make needless: a save is what a run does most,
--- and nobody writes but they. fn_run_create writes the first, fn_run_publish each other beside the one before.
+-- No check, foreign key or trigger on revisions and leases that their functions make needless: a save is
+-- what a run does most, and nobody writes but they. fn_run_create writes the first, fn_run_publish each other beside the one before.
 CREATE TABLE cutter_run.revision (
     run_id       text COLLATE "C" NOT NULL,
     revision     bigint NOT NULL,
     body         bytea NOT NULL,
+    places       integer[],
+    length       integer,
     lease_token  bigint,
     published_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     PRIMARY KEY (run_id, revision)
 );
--- Compressed and beside the rest while it fits into a page: no second table, no second index.
-ALTER TABLE cutter_run.revision ALTER COLUMN body SET STORAGE MAIN;
+-- What is new in a revision stands as it is; a whole one is compressed, and beside the rest while it fits
+-- into a page: no second table, no second index. All else would leave the row before the body is looked at.
+ALTER TABLE cutter_run.revision SET (toast_tuple_target = 4080);
+ALTER TABLE cutter_run.revision ALTER COLUMN body SET STORAGE MAIN, ALTER COLUMN run_id SET STORAGE PLAIN,
+    ALTER COLUMN places SET STORAGE PLAIN;
 DO $do$
 BEGIN
     ALTER TABLE cutter_run.revision ALTER COLUMN body SET COMPRESSION lz4;
@@ -37,13 +46,13 @@ EXCEPTION WHEN feature_not_supported THEN
 END
 $do$;
 COMMENT ON TABLE cutter_run.revision IS
-    'Sidecar revisions as published, byte for byte; the highest is the truth. lease_token: the lease of the writer, if it had one.';
+    'Sidecar revisions as published; the highest is the truth. body: the text, or where places is set what fn_splice puts into the text before, length bytes in all: read it by fn_run_text. lease_token: the lease of the writer, if it had one.';
 
 CREATE TABLE cutter_run.lease (
-    run_id      text COLLATE "C" PRIMARY KEY REFERENCES cutter_run.run (run_id),
-    token       bigint NOT NULL CHECK (token > 0),
+    run_id      text COLLATE "C" PRIMARY KEY,
+    token       bigint NOT NULL,
     attempt     uuid NOT NULL,
-    holder      text NOT NULL CHECK (octet_length(holder) BETWEEN 1 AND 16384),
+    holder      text NOT NULL,
     taken_at    timestamptz NOT NULL,
     renewed_at  timestamptz NOT NULL,
     expires_at  timestamptz NOT NULL,
@@ -102,6 +111,63 @@ CREATE TRIGGER trg_lease_guard BEFORE UPDATE OF run_id, token, attempt, holder, 
         OR NEW.token = OLD.token AND OLD.released_at IS NOT NULL)
     EXECUTE FUNCTION cutter_run.fn_lease_guard();
 
+-- A text out of the one before: for each place (from, length, literal) that many bytes of the text
+-- before, from that byte on, and then so many of the literal ones.
+CREATE FUNCTION cutter_run.fn_splice(p_before bytea, p_places integer[], p_literal bytea) RETURNS bytea
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+    v_text bytea := '';
+    v_at integer := 1;
+BEGIN
+    FOR i IN 1 .. cardinality(p_places) BY 3 LOOP
+        v_text := v_text || substring(p_before FROM p_places[i] + 1 FOR p_places[i + 1])
+            || substring(p_literal FROM v_at FOR p_places[i + 2]);
+        v_at := v_at + p_places[i + 2];
+    END LOOP;
+    RETURN v_text;
+END
+$fn$;
+
+-- The texts of a run's revisions up to p_last, each from the one before: from the last whole one, or all
+-- of them. A row that does not give the length that was published ends it: XX001, data_corrupted.
+CREATE FUNCTION cutter_run.fn_run_texts(p_run_id text, p_last bigint, p_all boolean)
+RETURNS TABLE (revision bigint, published_at timestamptz, body bytea)
+LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+    r record;
+BEGIN
+    FOR r IN SELECT v.* FROM cutter_run.revision v
+             WHERE v.run_id = p_run_id AND v.revision <= p_last AND v.revision >= CASE WHEN p_all THEN 1 ELSE
+                 (SELECT w.revision FROM cutter_run.revision w
+                  WHERE w.run_id = p_run_id AND w.revision <= p_last AND w.places IS NULL
+                  ORDER BY w.revision DESC LIMIT 1) END
+             ORDER BY v.revision LOOP
+        IF r.places IS NULL THEN
+            body := r.body;
+        ELSIF revision = r.revision - 1 THEN
+            body := cutter_run.fn_splice(body, r.places, r.body);
+        ELSE
+            body := NULL;
+        END IF;
+        IF octet_length(body) IS DISTINCT FROM coalesce(r.length, octet_length(body)) THEN
+            RAISE EXCEPTION 'revision % of run %: expected % bytes, observed %', r.revision, p_run_id, r.length,
+                coalesce(octet_length(body)::text, 'no revision before it') USING ERRCODE = 'XX001';
+        END IF;
+        revision := r.revision;
+        published_at := r.published_at;
+        IF p_all OR revision = p_last THEN
+            RETURN NEXT;
+        END IF;
+    END LOOP;
+END
+$fn$;
+
+-- A revision, byte for byte as it was published; NULL if there is none.
+CREATE FUNCTION cutter_run.fn_run_text(p_run_id text, p_revision bigint) RETURNS bytea
+LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+    SELECT t.body FROM cutter_run.fn_run_texts(p_run_id, p_revision, false) t
+$fn$;
+
 -- Revision 1 of a new run. outcome is applied, already_applied or conflict; highest is the highest revision.
 CREATE FUNCTION cutter_run.fn_run_create(p_run_id text, p_body bytea, OUT outcome text, OUT highest bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
@@ -122,26 +188,62 @@ BEGIN
 END
 $fn$;
 
--- Saves revision p_expected + 1 if the highest is p_expected, and renews the lease of the writer.
--- A writer that names a lease (p_token) must still hold it; one that names none is refused while
--- somebody else's lease runs: CUF02, with the name. CUN10: no such run. NULL: saved, and nobody asked
+-- Saves revision p_expected + 1 if the highest is p_expected, and renews the lease of the writer once half
+-- of it is over. p_places: what is new in p_body beside revision p_expected, p_length bytes in all; NULL:
+-- p_body is all. A writer that names a lease (p_token) must still hold it; one that names none is refused
+-- while somebody else's lease runs: CUF02, with the name. CUN10: no such run. NULL: saved, and nobody asked
 -- for a stop; else outcome (applied, already_applied, conflict), highest and the last stop request.
+-- p_is_last: a save gives the writer's lease back.
 CREATE FUNCTION cutter_run.fn_run_publish(
-    p_run_id text, p_expected bigint, p_body bytea, p_token bigint, p_lease_ms bigint) RETURNS jsonb
+    p_run_id text, p_expected bigint, p_body bytea, p_places integer[], p_length integer, p_token bigint,
+    p_lease_ms bigint, p_is_last boolean) RETURNS jsonb
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+    -- Nobody takes the lease or saves until this save is through; what is read from here on is what the
+    -- last of them left. An expression, as that costs no plan.
+    v_has_turn boolean := pg_advisory_xact_lock(hashtextextended(p_run_id, 17)) IS NOT NULL;
+BEGIN
+    IF p_length NOT BETWEEN 1 AND 65536 OR octet_length(p_body) > p_length
+        OR p_places IS NULL AND octet_length(p_body) < p_length THEN
+        RAISE EXCEPTION 'a revision has from 1 to 65536 bytes, not %', greatest(p_length, octet_length(p_body))
+            USING ERRCODE = 'CU001';
+    END IF;
+    -- What nearly every save is, in one look: its lease stands and is young, nobody asked for a stop, and the
+    -- revision before is the highest.
+    INSERT INTO cutter_run.revision (run_id, revision, body, places, length, lease_token)
+    SELECT p_run_id, p_expected + 1, p_body, p_places, p_length, p_token FROM cutter_run.lease l
+    WHERE l.run_id = p_run_id AND l.token = p_token AND l.released_at IS NULL
+        AND l.expires_at > clock_timestamp() + p_lease_ms * interval '0.5 millisecond'
+        AND NOT EXISTS (SELECT FROM cutter_run.stop_request s WHERE s.run_id = p_run_id)
+        AND p_expected = (SELECT v.revision FROM cutter_run.revision v WHERE v.run_id = p_run_id
+            ORDER BY v.revision DESC LIMIT 1);
+    IF FOUND THEN
+        IF p_is_last THEN
+            UPDATE cutter_run.lease l SET released_at = clock_timestamp()
+            WHERE l.run_id = p_run_id AND l.token = p_token AND l.released_at IS NULL;
+        END IF;
+        RETURN NULL;
+    END IF;
+    RETURN cutter_run.fn_run_publish_told_apart(p_run_id, p_expected, p_body, p_places, p_length, p_token, p_lease_ms,
+        p_is_last);
+END
+$fn$;
+
+-- The rest of fn_run_publish, which has the run's turn: whatever is not what nearly every save is.
+CREATE FUNCTION cutter_run.fn_run_publish_told_apart(
+    p_run_id text, p_expected bigint, p_body bytea, p_places integer[], p_length integer, p_token bigint,
+    p_lease_ms bigint, p_is_last boolean) RETURNS jsonb
+LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
     v_lease cutter_run.lease;
     v_stop jsonb;
     v_highest bigint;
-    v_body bytea;
+    v_text bytea;
+    v_outcome text := 'conflict';
 BEGIN
-    IF octet_length(p_body) NOT BETWEEN 1 AND 65536 THEN
-        RAISE EXCEPTION 'a revision has from 1 to 65536 bytes, not %', octet_length(p_body) USING ERRCODE = 'CU001';
-    END IF;
     IF p_token IS NULL THEN
-        -- FOR SHARE: nobody takes the lease until this save is through.
-        SELECT l.* INTO v_lease FROM cutter_run.lease l WHERE l.run_id = p_run_id FOR SHARE;
-        IF FOUND AND v_lease.released_at IS NULL AND v_lease.expires_at > clock_timestamp() THEN
+        SELECT l.* INTO v_lease FROM cutter_run.lease l WHERE l.run_id = p_run_id;
+        IF v_lease.released_at IS NULL AND v_lease.expires_at > clock_timestamp() THEN
             RAISE EXCEPTION 'run %: lease % is held by %; a save without it is refused',
                 p_run_id, v_lease.token, v_lease.holder USING ERRCODE = 'CUF02';
         END IF;
@@ -151,31 +253,42 @@ BEGIN
         WHERE l.run_id = p_run_id AND l.token = p_token AND l.released_at IS NULL;
         IF NOT FOUND THEN
             SELECT l.* INTO v_lease FROM cutter_run.lease l WHERE l.run_id = p_run_id;
+        END IF;
+        -- The last save of a holder gave its lease back: asked again, it is compared below, and not made.
+        IF NOT FOUND OR v_lease.token IS NOT NULL AND NOT (p_is_last AND v_lease.token = p_token AND EXISTS
+            (SELECT FROM cutter_run.revision v WHERE v.run_id = p_run_id AND v.revision = p_expected + 1)) THEN
             RAISE EXCEPTION 'run %: lease % was lost; lease % was taken at % by %',
                 p_run_id, p_token, v_lease.token, v_lease.taken_at, v_lease.holder USING ERRCODE = 'CUF02';
         END IF;
     END IF;
-    -- What nearly every save is: the one before is there and the number is free, which the primary key
-    -- decides. All else is told apart below.
-    INSERT INTO cutter_run.revision (run_id, revision, body, lease_token)
-    SELECT p_run_id, p_expected + 1, p_body, p_token
-    WHERE EXISTS (SELECT FROM cutter_run.revision r WHERE r.run_id = p_run_id AND r.revision = p_expected)
-    ON CONFLICT (run_id, revision) DO NOTHING;
-    IF FOUND THEN
-        SELECT jsonb_build_object('outcome', 'applied', 'highest', p_expected + 1, 'stop',
-            jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at)) INTO v_stop
-        FROM cutter_run.stop_request s WHERE s.run_id = p_run_id ORDER BY s.n DESC LIMIT 1;
-        RETURN v_stop;
+    SELECT max(v.revision) INTO v_highest FROM cutter_run.revision v WHERE v.run_id = p_run_id;
+    IF v_highest = p_expected THEN
+        INSERT INTO cutter_run.revision (run_id, revision, body, places, length, lease_token)
+        VALUES (p_run_id, p_expected + 1, p_body, p_places, p_length, p_token);
+        IF p_is_last THEN
+            UPDATE cutter_run.lease l SET released_at = clock_timestamp()
+            WHERE l.run_id = p_run_id AND l.token = p_token AND l.released_at IS NULL;
+        END IF;
     END IF;
-    SELECT max(r.revision) INTO v_highest FROM cutter_run.revision r WHERE r.run_id = p_run_id;
+    SELECT jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at) INTO v_stop
+    FROM cutter_run.stop_request s WHERE s.run_id = p_run_id ORDER BY s.n DESC LIMIT 1;
+    IF v_highest = p_expected THEN
+        RETURN CASE WHEN v_stop IS NOT NULL THEN
+            jsonb_build_object('outcome', 'applied', 'highest', p_expected + 1, 'stop', v_stop) END;
+    END IF;
     IF v_highest IS NULL THEN
         RAISE EXCEPTION 'there is no run %', p_run_id USING ERRCODE = 'CUN10';
     END IF;
-    SELECT r.body INTO v_body FROM cutter_run.revision r WHERE r.run_id = p_run_id AND r.revision = v_highest;
-    SELECT jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at) INTO v_stop
-    FROM cutter_run.stop_request s WHERE s.run_id = p_run_id ORDER BY s.n DESC LIMIT 1;
-    RETURN jsonb_build_object('highest', v_highest, 'stop', v_stop, 'outcome',
-        CASE WHEN v_highest = p_expected + 1 AND v_body = p_body THEN 'already_applied' ELSE 'conflict' END);
+    IF v_highest = p_expected + 1 THEN
+        v_text := p_body;
+        IF p_places IS NOT NULL THEN
+            v_text := cutter_run.fn_splice(cutter_run.fn_run_text(p_run_id, p_expected), p_places, p_body);
+        END IF;
+        IF v_text = cutter_run.fn_run_text(p_run_id, v_highest) THEN
+            v_outcome := 'already_applied';
+        END IF;
+    END IF;
+    RETURN jsonb_build_object('outcome', v_outcome, 'highest', v_highest, 'stop', v_stop);
 END
 $fn$;
 
@@ -193,9 +306,14 @@ BEGIN
     IF p_lease_ms NOT BETWEEN 1 AND 86400000 THEN
         RAISE EXCEPTION 'a lease lasts from 1 ms to a day, not % ms', p_lease_ms USING ERRCODE = 'CU001';
     END IF;
+    IF octet_length(p_holder) NOT BETWEEN 1 AND 16384 THEN
+        RAISE EXCEPTION 'a holder has from 1 to 16384 bytes, not %', octet_length(p_holder) USING ERRCODE = 'CU001';
+    END IF;
     IF NOT EXISTS (SELECT FROM cutter_run.run r WHERE r.run_id = p_run_id) THEN
         RAISE EXCEPTION 'there is no run %', p_run_id USING ERRCODE = 'CUN10';
     END IF;
+    -- Behind every save that found the lease of the one before still standing.
+    PERFORM pg_advisory_xact_lock(hashtextextended(p_run_id, 17));
     -- One of many first takers inserts; the others then wait for the row below.
     INSERT INTO cutter_run.lease (run_id, token, attempt, holder, taken_at, renewed_at, expires_at, released_at)
     SELECT p_run_id, 1, p_attempt, p_holder, n.at, n.at, n.at + p_lease_ms * interval '1 millisecond', NULL
@@ -220,8 +338,8 @@ BEGIN
     SELECT jsonb_build_object('id', s.id, 'reason', s.reason, 'actor', s.actor, 'at', s.asked_at) INTO stop
     FROM cutter_run.stop_request s WHERE s.run_id = p_run_id ORDER BY s.n DESC LIMIT 1;
     IF token IS NOT NULL THEN
-        SELECT r.revision, r.body INTO revision, body FROM cutter_run.revision r WHERE r.run_id = p_run_id
-        ORDER BY r.revision DESC LIMIT 1;
+        SELECT max(r.revision) INTO revision FROM cutter_run.revision r WHERE r.run_id = p_run_id;
+        body := cutter_run.fn_run_text(p_run_id, revision);
     END IF;
 END
 $fn$;
@@ -284,12 +402,27 @@ CREATE FUNCTION cutter_run.fn_run_begin(
     OUT left_ms bigint, OUT stop jsonb, OUT claimed text, OUT standing text, OUT newest bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
-    SELECT c.outcome, c.highest INTO created, highest FROM cutter_run.fn_run_create(p_run_id, p_body) c;
-    IF created = 'conflict' THEN
-        RETURN;
+    IF octet_length(p_body) BETWEEN 1 AND 65536 AND octet_length(p_holder) BETWEEN 1 AND 16384
+        AND p_lease_ms BETWEEN 1 AND 86400000 THEN
+        -- A run that is new has no lease and no stop request, and nobody else knows it.
+        WITH begun AS (
+            INSERT INTO cutter_run.run (run_id) VALUES (p_run_id) ON CONFLICT (run_id) DO NOTHING RETURNING created_at AS at
+        ), first AS (
+            INSERT INTO cutter_run.revision (run_id, revision, body) SELECT p_run_id, 1, p_body FROM begun
+        ), leased AS (
+            INSERT INTO cutter_run.lease (run_id, token, attempt, holder, taken_at, renewed_at, expires_at)
+            SELECT p_run_id, 1, p_attempt, p_holder, at, at, at + p_lease_ms * interval '1 millisecond' FROM begun
+        )
+        SELECT 'applied', 1, 1, p_holder INTO created, highest, token, holder FROM begun;
     END IF;
-    SELECT l.token, l.holder, l.left_ms, l.stop INTO token, holder, left_ms, stop
-    FROM cutter_run.fn_lease_take(p_run_id, p_attempt, p_holder, p_lease_ms) l;
+    IF token IS NULL THEN
+        SELECT c.outcome, c.highest INTO created, highest FROM cutter_run.fn_run_create(p_run_id, p_body) c;
+        IF created = 'conflict' THEN
+            RETURN;
+        END IF;
+        SELECT l.token, l.holder, l.left_ms, l.stop INTO token, holder, left_ms, stop
+        FROM cutter_run.fn_lease_take(p_run_id, p_attempt, p_holder, p_lease_ms) l;
+    END IF;
     IF token IS NOT NULL AND p_document_id IS NOT NULL THEN
         SELECT c.outcome, c.standing, c.newest INTO claimed, standing, newest
         FROM cutter_run.fn_claim_put(p_document_id, p_generation, p_run_id) c;
@@ -328,6 +461,10 @@ INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, objec
 SELECT 'cutter_exec', 'EXECUTE', 'FUNCTION', 'cutter_run.' || f.name
 FROM unnest(ARRAY['fn_run_create', 'fn_run_begin', 'fn_run_publish', 'fn_lease_take', 'fn_lease_renew', 'fn_lease_release',
     'fn_claim_put', 'fn_stop_request']) AS f(name);
+INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, object)
+SELECT g.grantee, 'EXECUTE', 'FUNCTION', 'cutter_run.' || f.name
+FROM unnest(ARRAY['cutter_exec', 'cutter_ro']) AS g(grantee),
+    unnest(ARRAY['fn_splice', 'fn_run_texts', 'fn_run_text']) AS f(name);
 -- The ones that a reader of a report wants to see refused.
 INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, object, wanted)
 SELECT g.grantee, p.privilege, 'TABLE', 'cutter_run.revision', false

@@ -39,7 +39,9 @@ CREATE VIEW cutter_run.v_run_move AS
 WITH stands AS (
     SELECT r.run_id, r.revision, r.published_at, s.body ->> 'state' AS state,
         coalesce(s.body ->> 'kept_stage', s.body ->> 'state') AS stage
-    FROM cutter_run.revision r, LATERAL (SELECT convert_from(r.body, 'UTF8')::json AS body) s
+    FROM (SELECT DISTINCT run_id FROM cutter_run.revision) u,
+        LATERAL (SELECT u.run_id, t.* FROM cutter_run.fn_run_texts(u.run_id, 9223372036854775807, true) t) r,
+        LATERAL (SELECT convert_from(r.body, 'UTF8')::json AS body) s
 ), moves AS (
     SELECT run_id, revision, published_at, state, stage,
         lag(state) OVER w AS before, lag(stage) OVER w AS stage_before

@@ -125,7 +125,12 @@ impl Dsn {
     /// # Errors
     /// [`PgError::Configuration`], without the text.
     pub fn config(&self) -> Result<postgres::Config, PgError> {
-        let mut config: postgres::Config = self
+        self.client_config().map(postgres::Config::from)
+    }
+
+    /// As [`Self::config`], for a client that does not wait by itself.
+    pub(crate) fn client_config(&self) -> Result<tokio_postgres::Config, PgError> {
+        let mut config: tokio_postgres::Config = self
             .text
             .expose_secret()
             .parse()

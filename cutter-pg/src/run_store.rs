@@ -1,9 +1,10 @@
 //! The run store over PostgreSQL: the state of runs where every worker reaches it, so that no
 //! worker needs a disk that outlives it (PROTOCOL §3, §8).
 //!
-//! - A revision is a row under its number: of two writers one finds the number taken.
+//! - A revision is a row under its number: of two writers one finds the number taken. Whoever holds the
+//!   lock knows the revision before, and sends what is new in it.
 //! - The run lock is a **lease** with a fencing token. Every save of its holder names the token,
-//!   renews the lease, and is refused ([`PortErrorKind::Fenced`], with the name of the holder) once
+//!   renews the lease once half of it is over, and is refused ([`PortErrorKind::Fenced`], with the name of the holder) once
 //!   somebody else took it over. A thread renews it while a phase takes long. The server's clock
 //!   decides when it is over.
 //! - A claim is a row under (document, generation).
@@ -18,8 +19,10 @@
 //! had the caller gets [`PortErrorKind::OutcomeUnknown`], and may ask again, too.
 
 mod answers;
+mod here;
 mod lease;
 mod session;
+mod splice;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,11 +34,11 @@ use cutter_core::port::run_store::{
 };
 use cutter_core::port::{CasOutcome, PortError, PortErrorKind, PortResult};
 use postgres::Row;
-use serde::de::IgnoredAny;
 
 use self::answers::{PutClaim, Taken, asking, cas, holder_of, revision_of, saved};
-use self::lease::{HeldLease, Leases};
+use self::lease::{HeldLease, Leases, Newest};
 use self::session::{Access, Sessions, Statements};
+use self::splice::{Text, WHOLE_EVERY};
 use crate::dsn::Dsn;
 use crate::error::{PORT, PgError};
 use crate::login::Login;
@@ -101,6 +104,16 @@ impl PgRunStore {
         self
     }
 
+    /// Lets the thread that asks drive the connection itself and wait for each answer, where otherwise a
+    /// thread of the store does: no other thread is woken for a statement. For programs that drive a run
+    /// on a thread of its own, as `cutter` does; refused on the threads of an async runtime, which must
+    /// not wait. Set it before the first call.
+    #[must_use]
+    pub fn waiting(self) -> Self {
+        self.shared.sessions.set_here();
+        self
+    }
+
     /// How many statements were sent, renewals of leases left out; for a metric.
     #[must_use]
     pub fn statements(&self) -> u64 {
@@ -130,7 +143,7 @@ impl PgRunStore {
     pub async fn probe(&self) -> PortResult<RunStoreProbe> {
         self.call("probe", Access::Read, |s| {
             let row = s.one(
-                "SELECT has_function_privilege('cutter_run.fn_run_publish(text, bigint, bytea, bigint, bigint)',
+                "SELECT has_function_privilege('cutter_run.fn_run_publish(text, bigint, bytea, integer[], integer, bigint, bigint, boolean)',
                         'EXECUTE') AS may_save,
                     (SELECT count(*) FROM cutter_run.run) AS runs,
                     (SELECT count(*) FROM cutter_run.lease l
@@ -168,12 +181,49 @@ impl PgRunStore {
         .await
     }
 
+    async fn save(
+        &self,
+        run_id: &RunId,
+        expected: u64,
+        bytes: &[u8],
+        is_last: bool,
+    ) -> PortResult<CasOutcome<u64>> {
+        let number = expected.saturating_add(1);
+        let (run, token) = (run_id.to_string(), self.token(run_id));
+        let before = self.shared.leases.newest(run_id, expected);
+        let text = sidecar("publish", bytes, before.as_deref())?;
+        let before = before.filter(|_| !number.is_multiple_of(WHOLE_EVERY));
+        let stored = before.map_or_else(|| text.whole(), |before| text.beside(&before));
+        let expected = bigint(expected).map_err(|e| e.to_port("run_store publish"))?;
+        let length = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
+        let lease_ms = self.shared.leases.length_ms();
+        let (outcome, stop) = self
+            .call("publish", Access::Write, move |s| {
+                saved(&s.one(
+                    "SELECT cutter_run.fn_run_publish($1, $2, $3, $4, $5, $6, $7, $8)",
+                    &[&run, &expected, &stored.body, &stored.places, &length, &token, &lease_ms, &is_last],
+                )?)
+            })
+            .await?;
+        let is_saved = !matches!(outcome, CasOutcome::Conflict { .. });
+        match token {
+            Some(token) if is_last && is_saved => {
+                self.shared.leases.remove(run_id, token);
+            }
+            Some(token) => {
+                self.shared.leases.saved(run_id, token, stop, is_saved.then(|| (number, Arc::new(text))));
+            }
+            None => {}
+        }
+        Ok(outcome)
+    }
+
     fn token(&self, run_id: &RunId) -> Option<i64> {
         self.shared.leases.token(run_id)
     }
 
     /// The lock that was taken, or `Busy` with the name of who has it.
-    fn held(&self, run_id: &RunId, taken: Taken) -> PortResult<Box<dyn RunLock>> {
+    fn held(&self, run_id: &RunId, taken: Taken, newest: Option<Newest>) -> PortResult<Box<dyn RunLock>> {
         let Some(token) = taken.token else {
             let LockHolder { holder, host, pid, since, command } = &taken.holder;
             let seconds = taken.left_ms.unwrap_or_default().max(0).div_euclid(1000) + 1;
@@ -183,7 +233,7 @@ impl PgRunStore {
             );
             return Err(error("lock", PortErrorKind::Busy, message));
         };
-        Ok(Box::new(HeldLease::begin(self.shared.clone(), run_id.clone(), token, taken.stop)?))
+        Ok(Box::new(HeldLease::begin(self.shared.clone(), run_id.clone(), token, taken.stop, newest)?))
     }
 }
 
@@ -216,21 +266,19 @@ pub struct RunStoreProbe {
 }
 
 /// A sidecar is a JSON document of bounded size.
-fn check_sidecar(op: &str, bytes: &[u8]) -> PortResult<()> {
+fn sidecar(op: &str, bytes: &[u8], before: Option<&Text>) -> PortResult<Text> {
     if bytes.len() > MAX_SIDECAR_BYTES {
         let message = format!("expected at most {MAX_SIDECAR_BYTES} bytes, observed {}", bytes.len());
         return Err(error(op, PortErrorKind::Invalid, message));
     }
-    serde_json::from_slice::<IgnoredAny>(bytes)
-        .map(|_| ())
+    Text::of(bytes.to_vec(), before)
         .map_err(|e| error(op, PortErrorKind::Invalid, format!("expected a JSON document: {e}")))
 }
 
 #[async_trait]
 impl RunStore for PgRunStore {
     async fn create(&self, run_id: &RunId, bytes: &[u8]) -> PortResult<CasOutcome<u64>> {
-        check_sidecar("create", bytes)?;
-        let (run, body) = (run_id.to_string(), bytes.to_vec());
+        let (run, body) = (run_id.to_string(), sidecar("create", bytes, None)?.bytes);
         self.call("create", Access::Write, move |s| {
             cas(&s.one("SELECT outcome, highest FROM cutter_run.fn_run_create($1, $2)", &[&run, &body])?)
         })
@@ -241,8 +289,8 @@ impl RunStore for PgRunStore {
         let run = run_id.to_string();
         self.call("load", Access::Read, move |s| {
             let row = s.opt(
-                "SELECT r.revision, r.body FROM cutter_run.revision r WHERE r.run_id = $1
-                 ORDER BY r.revision DESC LIMIT 1",
+                "SELECT r.revision, cutter_run.fn_run_text(r.run_id, r.revision) AS body
+                 FROM cutter_run.revision r WHERE r.run_id = $1 ORDER BY r.revision DESC LIMIT 1",
                 &[&run],
             )?;
             row.as_ref().map(revision_of).transpose()
@@ -255,7 +303,8 @@ impl RunStore for PgRunStore {
         let run = run_id.to_string();
         self.call("load_revision", Access::Read, move |s| {
             let row = s.opt(
-                "SELECT r.revision, r.body FROM cutter_run.revision r WHERE r.run_id = $1 AND r.revision = $2",
+                "SELECT r.revision, cutter_run.fn_run_text(r.run_id, r.revision) AS body
+                 FROM cutter_run.revision r WHERE r.run_id = $1 AND r.revision = $2",
                 &[&run, &number],
             )?;
             row.as_ref().map(revision_of).transpose()
@@ -264,22 +313,12 @@ impl RunStore for PgRunStore {
     }
 
     async fn publish(&self, run_id: &RunId, expected: u64, bytes: &[u8]) -> PortResult<CasOutcome<u64>> {
-        check_sidecar("publish", bytes)?;
-        let expected = bigint(expected).map_err(|e| e.to_port("run_store publish"))?;
-        let (run, body, token) = (run_id.to_string(), bytes.to_vec(), self.token(run_id));
-        let lease_ms = self.shared.leases.length_ms();
-        let (outcome, stop) = self
-            .call("publish", Access::Write, move |s| {
-                saved(&s.one(
-                    "SELECT cutter_run.fn_run_publish($1, $2, $3, $4, $5)",
-                    &[&run, &expected, &body, &token, &lease_ms],
-                )?)
-            })
-            .await?;
-        if let Some(token) = token {
-            self.shared.leases.renewed(run_id, token, Some(stop));
-        }
-        Ok(outcome)
+        self.save(run_id, expected, bytes, false).await
+    }
+
+    /// One statement.
+    async fn publish_last(&self, run_id: &RunId, expected: u64, bytes: &[u8]) -> PortResult<CasOutcome<u64>> {
+        self.save(run_id, expected, bytes, true).await
     }
 
     /// Checks the name and keeps nothing: see the module.
@@ -314,14 +353,17 @@ impl RunStore for PgRunStore {
                 Ok((Taken::of(&row)?, newest))
             })
             .await?;
-        Ok((self.held(run_id, taken)?, newest))
+        let known = newest.as_ref().and_then(|newest: &StoredRevision| {
+            Some((newest.revision, Arc::new(Text::of(newest.bytes.clone(), None).ok()?)))
+        });
+        Ok((self.held(run_id, taken, known)?, newest))
     }
 
     /// One statement, one commit.
     async fn begin(&self, beginning: &Beginning<'_>) -> PortResult<Begun> {
-        check_sidecar("begin", beginning.bytes)?;
+        let first = Arc::new(sidecar("begin", beginning.bytes, None)?);
         let (text, attempt) = asking(beginning.holder)?;
-        let (run, body) = (beginning.run_id.to_string(), beginning.bytes.to_vec());
+        let (run, body) = (beginning.run_id.to_string(), first.clone());
         let lease_ms = self.shared.leases.length_ms();
         let claim = beginning.claim.map(|claim| Ok((claim.document_id.clone(), bigint(claim.generation)?)));
         let claim = claim.transpose().map_err(|e: PgError| e.to_port("run_store begin"))?;
@@ -331,7 +373,7 @@ impl RunStore for PgRunStore {
                 let row = s.one(
                     "SELECT created AS outcome, highest, token, holder, left_ms, stop, claimed, standing, newest
                      FROM cutter_run.fn_run_begin($1, $2, $3, $4, $5, $6, $7)",
-                    &[&run, &body, &attempt, &text, &lease_ms, &document, &generation],
+                    &[&run, &body.bytes, &attempt, &text, &lease_ms, &document, &generation],
                 )?;
                 let created = cas(&row)?;
                 let is_new = !matches!(created, CasOutcome::Conflict { .. });
@@ -339,7 +381,7 @@ impl RunStore for PgRunStore {
                 Ok((created, taken, PutClaim::of(&row)?))
             })
             .await?;
-        let lock = taken.map(|taken| self.held(beginning.run_id, taken)).transpose()?;
+        let lock = taken.map(|taken| self.held(beginning.run_id, taken, Some((1, first)))).transpose()?;
         let claimed = match (beginning.claim, claimed) {
             (Some(claim), Some(put)) => Some(put.outcome(claim)?),
             _ => None,

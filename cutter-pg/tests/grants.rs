@@ -136,6 +136,7 @@ fn expected() -> BTreeSet<String> {
     for role in ["cutter_exec", "cutter_ro"] {
         add(role, "SELECT", "cutter_run.", "run revision lease claim stop_request");
         add(role, "USAGE", "", "cutter_run");
+        add(role, "EXECUTE", "cutter_run.", "fn_splice fn_run_texts fn_run_text");
     }
     add(
         "cutter_exec",

@@ -39,15 +39,20 @@ fn store(database: &TestDatabase) -> PgRunStore {
     PgRunStore::connect(database.dsn(Login::Exec))
 }
 
+/// With a thread of its own, and driven by whoever asks.
+const KINDS: [fn(PgRunStore) -> PgRunStore; 2] = [|store| store, PgRunStore::waiting];
+
 #[test]
 fn postgresql_keeps_every_contract_of_the_run_store() {
-    let build = || async {
-        let stand = TestServer::shared().fresh_database();
-        let runs: Arc<dyn RunStore> = Arc::new(store(&stand));
-        Ok(Fresh::keeping(runs, stand))
-    };
-    let held = block_on(run_store::run_all(build)).unwrap_or_else(|failure| panic!("{failure}"));
-    assert!(held.len() >= 19, "only {held:?}");
+    for kind in KINDS {
+        let build = || async {
+            let stand = TestServer::shared().fresh_database();
+            let runs: Arc<dyn RunStore> = Arc::new(kind(store(&stand)));
+            Ok(Fresh::keeping(runs, stand))
+        };
+        let held = block_on(run_store::run_all(build)).unwrap_or_else(|failure| panic!("{failure}"));
+        assert!(held.len() >= 19, "only {held:?}");
+    }
 }
 
 #[test]
@@ -187,10 +192,16 @@ fn of_fifty_claimants_of_a_document_one_has_it() {
 
 #[test]
 fn a_lost_answer_is_asked_for_again() {
+    for kind in KINDS {
+        lose_answers(kind);
+    }
+}
+
+fn lose_answers(kind: fn(PgRunStore) -> PgRunStore) {
     let database = TestServer::shared().fresh_database();
     let proxy = CommitProxy::before(&database.dsn(Login::Exec));
     let (run, direct) = (run_id(), store(&database));
-    let store = PgRunStore::connect(proxy.dsn(&database.dsn(Login::Exec)));
+    let store = kind(PgRunStore::connect(proxy.dsn(&database.dsn(Login::Exec))));
     // Not saved, and saved without a word.
     for (cut, again) in
         [(Cut::BeforeCommit, CasOutcome::Applied), (Cut::AfterAnswer, CasOutcome::AlreadyApplied)]
@@ -229,8 +240,14 @@ fn a_lost_answer_is_asked_for_again() {
 #[test]
 fn a_restart_of_the_server_costs_a_run_nothing() {
     let server = TestServer::own();
+    for kind in KINDS {
+        restart(&server, kind);
+    }
+}
+
+fn restart(server: &TestServer, kind: fn(PgRunStore) -> PgRunStore) {
     let database = server.fresh_database();
-    let (run, store) = (run_id(), store(&database));
+    let (run, store) = (run_id(), kind(store(&database)));
     block_on(store.create(&run, b"1")).unwrap();
     let lock = block_on(store.lock(&run, &holder("before"))).unwrap();
     let claim = Claim { document_id: "X-LAW-1".into(), generation: 1, run_id: run.clone() };
@@ -386,7 +403,7 @@ fn nothing_of_the_run_store_is_written_past_its_functions() {
         if login != Login::Exec {
             for call in [
                 "fn_run_create('r', '1')",
-                "fn_run_publish('r', 1, '1', NULL, 1)",
+                "fn_run_publish('r', 1, '1', NULL, 1, NULL, 1, false)",
                 "fn_run_begin('r', '1', gen_random_uuid(), '{}', 1, NULL, NULL)",
                 "fn_lease_take('r', gen_random_uuid(), '{}', 1)",
                 "fn_lease_renew('{r}', '{1}', 1)",

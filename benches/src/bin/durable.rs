@@ -129,7 +129,7 @@ struct Ours {
 impl Ours {
     fn new(server: &TestServer) -> Self {
         let database = server.fresh_database();
-        let store: Arc<dyn RunStore> = Arc::new(PgRunStore::connect(database.dsn(Login::Exec)));
+        let store: Arc<dyn RunStore> = Arc::new(PgRunStore::connect(database.dsn(Login::Exec)).waiting());
         let ours = Self { database, store };
         let _ = ours.alone(20);
         ours
@@ -137,7 +137,8 @@ impl Ours {
 
     /// A store with a connection that stands and has prepared its statements.
     fn warm_store(&self) -> Arc<dyn RunStore> {
-        let store: Arc<dyn RunStore> = Arc::new(PgRunStore::connect(self.database.dsn(Login::Exec)));
+        let store: Arc<dyn RunStore> =
+            Arc::new(PgRunStore::connect(self.database.dsn(Login::Exec)).waiting());
         let job = Job::new();
         job.rehearse(&job.ports(&store));
         store

@@ -61,7 +61,7 @@ pub(crate) fn stores(config: &Config) -> Result<Stores, Failure> {
 /// The run store in the database.
 pub(crate) fn shared_runs(config: &Config) -> Result<PgRunStore, Failure> {
     let dsns = connections(config, &[Login::Exec, Login::Ro])?;
-    PgRunStore::of(&dsns).map(|runs| runs.lease(config.run_lease)).ok_or_else(|| {
+    PgRunStore::of(&dsns).map(|runs| runs.waiting().lease(config.run_lease)).ok_or_else(|| {
         Failure::usage("the state of runs is in the database, and no connection is configured for it")
             .next("cutter doctor")
     })

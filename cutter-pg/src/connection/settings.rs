@@ -57,11 +57,26 @@ impl SessionSettings {
         self
     }
 
-    /// Tells the server. Statements of ours look up by key, so one plan fits all values; to plan
-    /// again for each unit would cost more than to write it.
+    /// Tells the server.
     pub(super) fn apply(&self, client: &mut Client) -> Result<(), PgError> {
+        client.batch_execute(&self.batch())?;
+        set_application_name(client, &self.application_name)?;
+        optional(client.batch_execute(LOOK_FOR_CLIENT))
+    }
+
+    /// As [`Self::apply`], for a client that does not wait by itself.
+    pub(crate) async fn apply_to(&self, client: &tokio_postgres::Client) -> Result<(), PgError> {
+        client.batch_execute(&self.batch()).await?;
+        let name = cut(&self.application_name, MAX_APPLICATION_NAME_BYTES);
+        client.execute(NAME_SESSION, &[&name]).await?;
+        optional(client.batch_execute(LOOK_FOR_CLIENT).await)
+    }
+
+    /// Statements of ours look up by key, so one plan fits all values; to plan again for each unit
+    /// would cost more than to write it.
+    fn batch(&self) -> String {
         let on_off = if self.is_read_only { "on" } else { "off" };
-        client.batch_execute(&format!(
+        format!(
             "SET search_path = pg_catalog, pg_temp;
              SET TimeZone = 'UTC';
              SET synchronous_commit = on;
@@ -74,20 +89,25 @@ impl SessionSettings {
             milliseconds(self.statement_timeout),
             milliseconds(self.lock_timeout),
             milliseconds(self.idle_in_transaction_timeout),
-        ))?;
-        set_application_name(client, &self.application_name)?;
-        // Not every platform can look for a client that went away; the rest goes on without.
-        match client.batch_execute("SET client_connection_check_interval = '5s'").map_err(PgError::from) {
-            Err(error) if error.sqlstate().is_none() || error.is_connection_loss() => Err(error),
-            _ => Ok(()),
-        }
+        )
+    }
+}
+
+const NAME_SESSION: &str = "SELECT pg_catalog.set_config('application_name', $1, false)";
+
+const LOOK_FOR_CLIENT: &str = "SET client_connection_check_interval = '5s'";
+
+/// Not every platform can look for a client that went away; the rest goes on without.
+fn optional(outcome: Result<(), postgres::Error>) -> Result<(), PgError> {
+    match outcome.map_err(PgError::from) {
+        Err(error) if error.sqlstate().is_none() || error.is_connection_loss() => Err(error),
+        _ => Ok(()),
     }
 }
 
 /// Names the session.
 pub(super) fn set_application_name(client: &mut Client, name: &str) -> Result<(), PgError> {
-    let name = cut(name, MAX_APPLICATION_NAME_BYTES);
-    client.execute("SELECT pg_catalog.set_config('application_name', $1, false)", &[&name])?;
+    client.execute(NAME_SESSION, &[&cut(name, MAX_APPLICATION_NAME_BYTES)])?;
     Ok(())
 }
 

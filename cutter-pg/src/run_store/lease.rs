@@ -1,7 +1,7 @@
 //! Leases that this process holds: their tokens, the thread that renews them, and their end.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use cutter_core::id::RunId;
@@ -9,6 +9,7 @@ use cutter_core::port::run_store::{RunLock, StopRequest};
 use cutter_core::port::{PortErrorKind, PortResult};
 
 use super::session::{Access, Statements};
+use super::splice::Text;
 use super::{Shared, error};
 use crate::error::PgError;
 
@@ -18,6 +19,9 @@ const RELEASE_WAIT: Duration = Duration::from_secs(3);
 /// The longest lease that the schema gives.
 const MAX_LEASE: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// A revision that its holder knows, and its number. No other has this number.
+pub(super) type Newest = (u64, Arc<Text>);
+
 /// One lease, by run.
 struct Lease {
     token: i64,
@@ -25,6 +29,7 @@ struct Lease {
     renewed: Instant,
     /// What the last save brought along, until somebody asks for it.
     stop: Option<Option<StopRequest>>,
+    newest: Option<Newest>,
 }
 
 #[derive(Default)]
@@ -65,11 +70,42 @@ impl Leases {
         self.state().held.get(run_id).map(|lease| lease.token)
     }
 
-    /// Notes a sign of life, and what it brought along.
-    pub(super) fn renewed(&self, run_id: &RunId, token: i64, stop: Option<Option<StopRequest>>) {
+    /// This revision, if the holder of the run knows it.
+    pub(super) fn newest(&self, run_id: &RunId, revision: u64) -> Option<Arc<Text>> {
+        let state = self.state();
+        let (number, text) = state.held.get(run_id)?.newest.as_ref()?;
+        (*number == revision).then(|| text.clone())
+    }
+
+    /// Notes what a save brought along, and what is saved. It is no sign of life: the server renews a
+    /// lease with a save only once half of it is over.
+    pub(super) fn saved(
+        &self,
+        run_id: &RunId,
+        token: i64,
+        stop: Option<StopRequest>,
+        newest: Option<Newest>,
+    ) {
+        if let Some(lease) = self.state().held.get_mut(run_id).filter(|lease| lease.token == token) {
+            lease.stop = Some(stop);
+            lease.newest = newest;
+        }
+    }
+
+    /// Forgets a lease; whether it was held.
+    pub(super) fn remove(&self, run_id: &RunId, token: i64) -> bool {
+        let mut state = self.state();
+        let is_held = state.held.get(run_id).is_some_and(|lease| lease.token == token);
+        if is_held {
+            state.held.remove(run_id);
+        }
+        is_held
+    }
+
+    /// Notes a sign of life.
+    fn renewed(&self, run_id: &RunId, token: i64) {
         if let Some(lease) = self.state().held.get_mut(run_id).filter(|lease| lease.token == token) {
             lease.renewed = Instant::now();
-            lease.stop = stop.or(lease.stop.take());
         }
     }
 
@@ -105,9 +141,10 @@ impl HeldLease {
         run_id: RunId,
         token: i64,
         stop: Option<StopRequest>,
+        newest: Option<Newest>,
     ) -> PortResult<Self> {
         let renewed = Instant::now();
-        let lease = Lease { token, renewed, stop: Some(stop) };
+        let lease = Lease { token, renewed, stop: Some(stop), newest };
         let mut state = shared.leases.state();
         state.held.insert(run_id.clone(), lease);
         let needs_thread = !state.is_thread_up;
@@ -141,23 +178,18 @@ impl RunLock for HeldLease {
 
 impl Drop for HeldLease {
     fn drop(&mut self) {
-        let mut state = self.shared.leases.state();
-        if state.held.get(&self.run_id).is_some_and(|lease| lease.token == self.token) {
-            state.held.remove(&self.run_id);
+        if !self.shared.leases.remove(&self.run_id, self.token) {
+            return;
         }
-        drop(state);
         // Best effort, and waited for: the process may be about to end. A session that is lost is
         // not opened again here; the lease then runs out.
         let Some(session) = self.shared.sessions.standing() else { return };
-        let (done, is_done) = mpsc::channel::<()>();
         let (run, token) = (self.run_id.to_string(), self.token);
         let release = move |s: &mut Statements<'_>| {
             let _ = s.one("SELECT cutter_run.fn_lease_release($1, $2)", &[&run, &token]);
-            drop(done);
         };
-        if session.post(release).is_ok() {
+        if session.run_unheard(RELEASE_WAIT, release).is_ok() {
             self.shared.sessions.count();
-            let _ = is_done.recv_timeout(RELEASE_WAIT);
         }
     }
 }
@@ -169,7 +201,7 @@ impl State {
     }
 }
 
-/// Renews what no save has renewed for a third of a lease, until the store is gone. It holds the
+/// Renews every third of a lease, until the store is gone. It holds the
 /// store only while it renews, so that the connection ends with its owner.
 fn keep(shared: &Weak<Shared>, leases: &Leases) {
     let mut state = leases.state();
@@ -200,7 +232,7 @@ fn keep(shared: &Weak<Shared>, leases: &Leases) {
         if is_renewed {
             // A lease that is lost is no longer due either: its holder hears of it at its next save.
             for (run_id, token) in &due {
-                leases.renewed(run_id, *token, None);
+                leases.renewed(run_id, *token);
             }
         } else {
             std::thread::sleep((period / 10).min(Duration::from_secs(1)));

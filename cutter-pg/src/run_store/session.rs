@@ -1,8 +1,8 @@
 //! The store's one connection: opened when needed, opened again when lost, statements prepared once.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use cutter_core::port::{PortErrorKind, PortResult};
@@ -10,6 +10,7 @@ use postgres::types::ToSql;
 use postgres::{Client, Row, Statement};
 
 use super::error;
+use super::here::{Here, Turn};
 use crate::connection::{Connection, SessionSettings};
 use crate::dsn::Dsn;
 use crate::error::PgError;
@@ -29,52 +30,75 @@ pub(super) enum Access {
 
 type Prepared = Arc<Mutex<BTreeMap<&'static str, Statement>>>;
 
-/// A session and what it has prepared.
+/// A session, and who drives it.
 #[derive(Clone)]
-pub(super) struct Session {
-    connection: Arc<Connection>,
-    prepared: Prepared,
+pub(super) enum Session {
+    /// A thread of its own, with what it has prepared: any executor may ask.
+    Apart(Arc<Connection>, Prepared),
+    /// Whoever asks, who waits for the answer.
+    Here(Arc<Here>),
 }
 
-/// The statements of one session, for a job on its thread.
-pub(super) struct Statements<'c> {
-    client: &'c mut Client,
-    prepared: &'c Mutex<BTreeMap<&'static str, Statement>>,
+/// The statements of one session, for a job.
+pub(super) enum Statements<'c> {
+    Apart { client: &'c mut Client, prepared: &'c Mutex<BTreeMap<&'static str, Statement>> },
+    Here(Turn<'c>),
 }
 
 type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 impl Statements<'_> {
-    fn prepare(&mut self, sql: &'static str) -> Result<Statement, PgError> {
-        let mut prepared = self.prepared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(statement) = prepared.get(sql) {
-            return Ok(statement.clone());
-        }
-        let statement = self.client.prepare(sql)?;
-        prepared.insert(sql, statement.clone());
-        Ok(statement)
-    }
-
     pub(super) fn one(&mut self, sql: &'static str, params: Params<'_>) -> Result<Row, PgError> {
-        let statement = self.prepare(sql)?;
-        Ok(self.client.query_one(&statement, params)?)
+        match self {
+            Self::Apart { client, prepared } => {
+                let statement = prepare(client, prepared, sql)?;
+                Ok(client.query_one(&statement, params)?)
+            }
+            Self::Here(turn) => turn.one(sql, params),
+        }
     }
 
     pub(super) fn opt(&mut self, sql: &'static str, params: Params<'_>) -> Result<Option<Row>, PgError> {
-        let statement = self.prepare(sql)?;
-        Ok(self.client.query_opt(&statement, params)?)
+        match self {
+            Self::Apart { client, prepared } => {
+                let statement = prepare(client, prepared, sql)?;
+                Ok(client.query_opt(&statement, params)?)
+            }
+            Self::Here(turn) => turn.opt(sql, params),
+        }
     }
 
     pub(super) fn all(&mut self, sql: &'static str, params: Params<'_>) -> Result<Vec<Row>, PgError> {
-        let statement = self.prepare(sql)?;
-        Ok(self.client.query(&statement, params)?)
+        match self {
+            Self::Apart { client, prepared } => {
+                let statement = prepare(client, prepared, sql)?;
+                Ok(client.query(&statement, params)?)
+            }
+            Self::Here(turn) => turn.all(sql, params),
+        }
     }
+}
+
+fn prepare(
+    client: &mut Client,
+    prepared: &Mutex<BTreeMap<&'static str, Statement>>,
+    sql: &'static str,
+) -> Result<Statement, PgError> {
+    let mut prepared = prepared.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(statement) = prepared.get(sql) {
+        return Ok(statement.clone());
+    }
+    let statement = client.prepare(sql)?;
+    prepared.insert(sql, statement.clone());
+    Ok(statement)
 }
 
 /// The connection, one at a time.
 pub(super) struct Sessions {
     dsn: Dsn,
     limit: Mutex<Duration>,
+    /// Whether whoever asks drives the session.
+    is_here: AtomicBool,
     current: Mutex<Option<Session>>,
     /// Held while one caller opens a session for all.
     opening: tokio::sync::Mutex<()>,
@@ -86,6 +110,7 @@ impl Sessions {
         Self {
             dsn,
             limit: Mutex::new(limit),
+            is_here: AtomicBool::new(false),
             current: Mutex::new(None),
             opening: tokio::sync::Mutex::new(()),
             statements: AtomicU64::new(0),
@@ -94,6 +119,10 @@ impl Sessions {
 
     pub(super) fn set_limit(&self, limit: Duration) {
         *self.limit.lock().unwrap_or_else(PoisonError::into_inner) = limit;
+    }
+
+    pub(super) fn set_here(&self) {
+        self.is_here.store(true, Ordering::Relaxed);
     }
 
     fn limit(&self) -> Duration {
@@ -112,7 +141,7 @@ impl Sessions {
     /// The session that stands, if there is one.
     pub(super) fn standing(&self) -> Option<Session> {
         let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        current.as_ref().filter(|session| !session.connection.is_lost()).cloned()
+        current.as_ref().filter(|session| !session.is_lost()).cloned()
     }
 
     async fn session(&self) -> Result<Session, PgError> {
@@ -125,8 +154,16 @@ impl Sessions {
         }
         let statement_timeout = self.limit().saturating_sub(SERVER_MARGIN).max(Duration::from_millis(1));
         let settings = SessionSettings { statement_timeout, ..SessionSettings::writer() };
-        let connection = Connection::open(self.dsn.clone(), settings.application_name("cutter-runs")).await?;
-        let session = Session { connection: Arc::new(connection), prepared: Prepared::default() };
+        let settings = settings.application_name("cutter-runs");
+        let is_here = self.is_here.load(Ordering::Relaxed);
+        let here = if is_here { Here::open(&self.dsn, &settings, self.limit())? } else { None };
+        let session = match here {
+            Some(here) => Session::Here(Arc::new(here)),
+            None => {
+                let connection = Connection::open(self.dsn.clone(), settings).await?;
+                Session::Apart(Arc::new(connection), Prepared::default())
+            }
+        };
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(session.clone());
         Ok(session)
     }
@@ -134,7 +171,7 @@ impl Sessions {
     /// Gives a session up, unless another stands in its place already.
     fn forget(&self, session: &Session) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.as_ref().is_some_and(|c| Arc::ptr_eq(&c.connection, &session.connection)) {
+        if current.as_ref().is_some_and(|current| current.is(session)) {
             *current = None;
         }
     }
@@ -167,13 +204,7 @@ impl Sessions {
                 Ok(session) => session,
                 Err(error) => return Err(to_port(op, lost_answer.unwrap_or(error))),
             };
-            let (job, prepared) = (work.clone(), session.prepared.clone());
-            let outcome = session
-                .connection
-                .run_with_deadline(self.limit(), move |client| {
-                    job(&mut Statements { client, prepared: &prepared })
-                })
-                .await;
+            let outcome = session.run(self.limit(), work.clone()).await;
             let error = match outcome {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
@@ -198,16 +229,56 @@ impl Sessions {
 }
 
 impl Session {
-    /// Hands a job over without waiting for its end.
-    pub(super) fn post<F>(&self, job: F) -> Result<(), PgError>
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Apart(a, _), Self::Apart(b, _)) => Arc::ptr_eq(a, b),
+            (Self::Here(a), Self::Here(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    fn is_lost(&self) -> bool {
+        match self {
+            Self::Apart(connection, _) => connection.is_lost(),
+            Self::Here(here) => here.is_lost(),
+        }
+    }
+
+    async fn run<T, F>(&self, limit: Duration, job: Arc<F>) -> Result<T, PgError>
+    where
+        T: Send + 'static,
+        F: Fn(&mut Statements<'_>) -> Result<T, PgError> + Send + Sync + 'static,
+    {
+        match self {
+            Self::Apart(connection, prepared) => {
+                let prepared = prepared.clone();
+                let job =
+                    move |client: &mut Client| job(&mut Statements::Apart { client, prepared: &prepared });
+                connection.run_with_deadline(limit, job).await
+            }
+            Self::Here(here) => job(&mut Statements::Here(here.turn(limit)?)),
+        }
+    }
+
+    /// Runs a job whose outcome nobody hears, and waits for its end no longer than `limit`.
+    pub(super) fn run_unheard<F>(&self, limit: Duration, job: F) -> Result<(), PgError>
     where
         F: FnOnce(&mut Statements<'_>) + Send + 'static,
     {
-        let prepared = self.prepared.clone();
-        self.connection.post(move |client| {
-            job(&mut Statements { client, prepared: &prepared });
-            Ok(())
-        })
+        match self {
+            Self::Apart(connection, prepared) => {
+                let prepared = prepared.clone();
+                let (done, is_done) = mpsc::channel::<()>();
+                connection.post(move |client| {
+                    job(&mut Statements::Apart { client, prepared: &prepared });
+                    drop(done);
+                    Ok(())
+                })?;
+                let _ = is_done.recv_timeout(limit);
+            }
+            Self::Here(here) => job(&mut Statements::Here(here.turn(limit)?)),
+        }
+        Ok(())
     }
 }
 
