@@ -95,8 +95,8 @@ CREATE TRIGGER trg_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON cutter_run
 CREATE TRIGGER trg_no_removal BEFORE DELETE OR TRUNCATE ON cutter_run.lease
     FOR EACH STATEMENT EXECUTE FUNCTION cutter_governance.fn_append_only();
 
--- A lease's token never falls, and under one token its holder is one. Not for a renewal, which every
--- save is: the columns that it sets call nothing.
+-- A lease's token never falls, and under one token its holder is one. Not for a renewal: the
+-- columns that it sets call nothing.
 CREATE FUNCTION cutter_run.fn_lease_guard() RETURNS trigger
 LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
 BEGIN
@@ -203,8 +203,9 @@ DECLARE
     -- last of them left. An expression, as that costs no plan.
     v_has_turn boolean := pg_advisory_xact_lock(hashtextextended(p_run_id, 17)) IS NOT NULL;
 BEGIN
-    IF p_length NOT BETWEEN 1 AND 65536 OR octet_length(p_body) > p_length
-        OR p_places IS NULL AND octet_length(p_body) < p_length THEN
+    IF (p_length BETWEEN 1 AND 65536 AND octet_length(p_body) <= p_length
+        AND CASE WHEN p_places IS NULL THEN octet_length(p_body) = p_length ELSE cardinality(p_places) % 3 = 0 END)
+        IS NOT TRUE THEN
         RAISE EXCEPTION 'a revision has from 1 to 65536 bytes, not %', greatest(p_length, octet_length(p_body))
             USING ERRCODE = 'CU001';
     END IF;
@@ -255,8 +256,8 @@ BEGIN
             SELECT l.* INTO v_lease FROM cutter_run.lease l WHERE l.run_id = p_run_id;
         END IF;
         -- The last save of a holder gave its lease back: asked again, it is compared below, and not made.
-        IF NOT FOUND OR v_lease.token IS NOT NULL AND NOT (p_is_last AND v_lease.token = p_token AND EXISTS
-            (SELECT FROM cutter_run.revision v WHERE v.run_id = p_run_id AND v.revision = p_expected + 1)) THEN
+        IF NOT FOUND OR v_lease.token IS NOT NULL AND NOT (p_is_last AND EXISTS (SELECT FROM cutter_run.revision v
+            WHERE v.run_id = p_run_id AND v.revision = p_expected + 1 AND v.lease_token = p_token)) THEN
             RAISE EXCEPTION 'run %: lease % was lost; lease % was taken at % by %',
                 p_run_id, p_token, v_lease.token, v_lease.taken_at, v_lease.holder USING ERRCODE = 'CUF02';
         END IF;
@@ -314,7 +315,7 @@ BEGIN
     END IF;
     -- Behind every save that found the lease of the one before still standing.
     PERFORM pg_advisory_xact_lock(hashtextextended(p_run_id, 17));
-    -- One of many first takers inserts; the others then wait for the row below.
+    -- The first taker inserts; a renewal or an end of the lease waits for the row below, or is waited for.
     INSERT INTO cutter_run.lease (run_id, token, attempt, holder, taken_at, renewed_at, expires_at, released_at)
     SELECT p_run_id, 1, p_attempt, p_holder, n.at, n.at, n.at + p_lease_ms * interval '1 millisecond', NULL
     FROM (SELECT clock_timestamp() AS at) n

@@ -89,7 +89,7 @@ impl PgRunStore {
         find(Login::Exec).or_else(|| find(Login::Ro)).map(Self::connect)
     }
 
-    /// How long a lease lasts without a save or a renewal: 30 s unless told, in whole milliseconds,
+    /// How long a lease lasts without a renewal: 30 s unless told, in whole milliseconds,
     /// from 1 ms to a day. A third of it passes between renewals.
     #[must_use]
     pub fn lease(self, lease: Duration) -> Self {
@@ -207,7 +207,8 @@ impl PgRunStore {
             .await?;
         let is_saved = !matches!(outcome, CasOutcome::Conflict { .. });
         match token {
-            Some(token) if is_last && is_saved => {
+            // Where it stood already, the drop of the lock sees to it.
+            Some(token) if is_last && outcome == CasOutcome::Applied => {
                 self.shared.leases.remove(run_id, token);
             }
             Some(token) => {

@@ -287,10 +287,51 @@ fn the_last_save_gives_the_lease_back_in_one_statement() {
         let row = sql.query_one(again, params);
         row.map(|row| row.get(0)).map_err(|e| e.as_db_error().unwrap().message().to_owned())
     };
-    // Another lease was taken since, so it is no longer known whose save that was.
-    assert!(ask(1, &record(2), 1).unwrap_err().contains("lease 1 was lost"));
-    assert_eq!(ask(1, &record(2), 2).unwrap()["outcome"], "already_applied");
-    assert_eq!(ask(1, &record(3), 2).unwrap()["outcome"], "conflict");
+    // Another lease was taken since; the row says under which it was saved.
+    assert_eq!(ask(1, &record(2), 1).unwrap()["outcome"], "already_applied");
+    assert_eq!(ask(1, &record(3), 1).unwrap()["outcome"], "conflict");
+    assert!(ask(1, &record(2), 2).unwrap_err().contains("lease 2 was lost"), "that was another's save");
     assert!(ask(2, &record(3), 2).unwrap_err().contains("lease 2 was lost"), "it is given back: no new save");
     assert_eq!(block_on(other.load(&run)).unwrap().unwrap().revision, 2);
+}
+
+#[test]
+fn a_last_save_that_stands_already_leaves_the_lease_to_the_lock() {
+    let database = TestServer::shared().fresh_database();
+    let (run, driver, other) = (run_id(), store(&database).waiting(), store(&database));
+    block_on(driver.create(&run, b"[1]")).unwrap();
+    let lock = block_on(driver.lock(&run, &holder("driver"))).unwrap();
+    assert_eq!(block_on(driver.publish(&run, 1, b"[2]")).unwrap(), CasOutcome::Applied);
+    assert_eq!(block_on(driver.publish_last(&run, 1, b"[2]")).unwrap(), CasOutcome::AlreadyApplied);
+    drop(lock);
+    assert_eq!(block_on(other.lock_holder(&run)).unwrap(), None);
+}
+
+#[test]
+fn what_would_not_fit_into_a_row_is_stored_whole() {
+    let database = TestServer::shared().fresh_database();
+    let (run, driver) = (run_id(), store(&database).limit(Duration::MAX).waiting());
+    let text = |word: &str| {
+        let entries: Vec<String> =
+            (0..800).map(|n| format!("\"k{n:03}\":\"{}{word}{}\"", "a".repeat(30), "b".repeat(30))).collect();
+        format!("{{{}}}", entries.join(","))
+    };
+    block_on(driver.create(&run, text("1").as_bytes())).unwrap();
+    let lock = block_on(driver.lock_and_load(&run, &holder("driver"))).unwrap().0;
+    for (revision, word) in (1..).zip(["2", "3"]) {
+        let saved = block_on(driver.publish(&run, revision, text(word).as_bytes())).unwrap();
+        assert_eq!(saved, CasOutcome::Applied);
+    }
+    assert_eq!(block_on(driver.load(&run)).unwrap().unwrap().bytes, text("3").into_bytes());
+    let broken = block_on(driver.publish(&run, 3, b"{\"k\":\"\xff\"}")).unwrap_err();
+    assert_eq!(broken.kind, K::Invalid, "{broken}");
+    drop(lock);
+    let mut sql = database.client(Login::Exec);
+    for arguments in
+        ["'12', NULL, 3", "'12', NULL, NULL", "'', NULL, 0", "'12', '{0,1}', 3", "'12', '{0,1,2}', 1"]
+    {
+        let save = format!("SELECT cutter_run.fn_run_publish('{run}', 3, {arguments}, NULL, 1000, false)");
+        let refused = sql.execute(&save, &[]).unwrap_err();
+        assert_eq!(refused.as_db_error().unwrap().code().code(), "CU001", "{arguments}");
+    }
 }

@@ -16,6 +16,9 @@ use crate::connection::SessionSettings;
 use crate::dsn::Dsn;
 use crate::error::PgError;
 
+/// A limit that no clock can hold is this one.
+const FAR: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
 type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
 /// One session, one caller at a time.
@@ -54,7 +57,9 @@ struct Until {
 
 impl Until {
     fn begin(limit: Duration) -> Self {
-        Self { end: Instant::now() + limit, limit }
+        let now = Instant::now();
+        let end = now.checked_add(limit).unwrap_or(now + FAR);
+        Self { end, limit }
     }
 
     /// # Errors

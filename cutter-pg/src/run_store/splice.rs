@@ -16,6 +16,9 @@ pub(super) const WHOLE_EVERY: u64 = 32;
 /// What a place costs in a row. A shorter copy is cheaper as it is.
 const PLACE_BYTES: usize = 12;
 
+/// More places than a save makes; so many more would not fit into a row beside their bytes.
+const MOST_PLACES: usize = 256;
+
 /// So many bytes are compared at once.
 const BLOCK: usize = 32;
 
@@ -50,6 +53,8 @@ impl Text {
     /// # Errors
     /// What is no JSON.
     pub(super) fn of(bytes: Vec<u8>, before: Option<&Self>) -> serde_json::Result<Self> {
+        // Not everything that passes by below looks at this.
+        std::str::from_utf8(&bytes).map_err(serde::de::Error::custom)?;
         if bytes.first() != Some(&b'{') {
             serde_json::from_slice::<IgnoredAny>(&bytes)?;
             return Ok(Self { bytes, entries: Vec::new() });
@@ -234,12 +239,13 @@ impl Splice<'_> {
         }
     }
 
-    /// `None` where it would save less than half, or would not give the text back.
+    /// `None` where it would save less than half, has too many places, or would not give the text back.
     fn stored(self, text: &[u8]) -> Option<Stored> {
         let places: Option<Vec<i32>> =
             self.places.iter().flatten().map(|number| i32::try_from(*number).ok()).collect();
         let places = places?;
-        let is_worth_it = self.body.len() + self.places.len() * PLACE_BYTES < text.len() / 2;
+        let is_worth_it = self.places.len() <= MOST_PLACES
+            && self.body.len() + self.places.len() * PLACE_BYTES < text.len() / 2;
         (is_worth_it && spliced(self.before, &places, &self.body).as_deref() == Some(text))
             .then_some(Stored { body: self.body, places: Some(places) })
     }

@@ -31,11 +31,13 @@ pub(super) struct Wire {
 }
 
 impl Wire {
-    /// Whether this way to connect will do: to one server, whatever it is. To find the right one of
-    /// several is left to the client's own.
+    /// Whether this way to connect will do: to one server, whatever it is, on a socket as it comes. To find
+    /// the right one of several, and to watch a connection otherwise than by the limit of each wait, is left
+    /// to the client's own.
     pub(super) fn suits(config: &Config) -> bool {
         config.get_hosts().len().max(config.get_hostaddrs().len()) == 1
             && config.get_target_session_attrs() == TargetSessionAttrs::Any
+            && config.get_tcp_user_timeout().is_none()
     }
 
     /// Connects and logs in.
