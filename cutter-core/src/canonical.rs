@@ -16,8 +16,8 @@ use core::fmt;
 use serde::de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-pub(crate) use self::serialize::{text_of, text_with};
-pub use self::settled::Settled;
+pub(crate) use self::serialize::{KeptText, Text, text_of, text_with};
+pub use self::settled::{Appended, Settled};
 use crate::digest::{Digest, Hasher};
 
 /// The largest integer that every JSON reader keeps exact: 2^53 − 1.
@@ -241,7 +241,12 @@ impl Writer {
 /// the UTF-8 bytes for characters above U+FFFF.
 #[must_use]
 pub fn key_order(a: &str, b: &str) -> Ordering {
-    if a.is_ascii() && b.is_ascii() { a.cmp(b) } else { a.encode_utf16().cmp(b.encode_utf16()) }
+    // The first bytes of U+E000 to U+FFFF, which come behind those of all that is above, in UTF-16.
+    let rank = |byte: u8| if matches!(byte, 0xee | 0xef) { byte | 0x10 } else { byte };
+    match a.bytes().zip(b.bytes()).find(|(a, b)| a != b) {
+        Some((a, b)) => rank(a).cmp(&rank(b)),
+        None => a.len().cmp(&b.len()),
+    }
 }
 
 fn hex_digit(nibble: u8) -> char {

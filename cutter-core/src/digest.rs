@@ -75,7 +75,7 @@ pub fn to_hex(bytes: &[u8]) -> String {
 
 impl fmt::Display for Digest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.to_hex())
+        f.write_str(core::str::from_utf8(&self.hex_bytes()).unwrap_or_default())
     }
 }
 
@@ -122,7 +122,8 @@ const fn nibble(b: u8) -> Option<u8> {
 
 impl Serialize for Digest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.to_hex())
+        let hex = self.hex_bytes();
+        serializer.serialize_str(core::str::from_utf8(&hex).unwrap_or_default())
     }
 }
 

@@ -18,10 +18,6 @@ use crate::port::environment::{Clock, IdSource};
 /// What the next phase, gate or decision will use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intent {
-    /// Phase or gate, by its stored name.
-    pub name: String,
-    /// 1, 2, …: later occurrences of a gate or of a decision.
-    pub occurrence: u32,
     /// When it was chosen; the only clock value in the rows that it leads to.
     pub at: Timestamp,
     /// UTC date of `at` as `YYYY-MM-DD`: the `<date>` of its document (D16).
@@ -29,9 +25,13 @@ pub struct Intent {
     /// Identifiers by name.
     #[serde(default)]
     pub ids: BTreeMap<String, Uuid>,
+    /// Phase or gate, by its stored name.
+    pub name: String,
     /// The nonce of a request or stop, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nonce: Option<String>,
+    /// 1, 2, …: later occurrences of a gate or of a decision.
+    pub occurrence: u32,
 }
 
 /// An identifier that an intent should hold is not there: the record is damaged or was

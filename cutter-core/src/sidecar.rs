@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::approval::Ask;
-use crate::canonical::{self, Settled};
+use crate::canonical::{self, Appended, CanonicalError, KeptText, Settled};
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::intent::Intent;
@@ -209,99 +209,98 @@ pub struct BackupRecord {
 pub struct Outbox {
     /// File name in the run's folder.
     pub name: String,
+    /// Version of the renderer that made it.
+    pub renderer: u32,
     /// sha256 of `text`.
     pub sha256: Digest,
     /// The document, byte for byte.
     pub text: String,
-    /// Version of the renderer that made it.
-    pub renderer: u32,
 }
 
-/// The sidecar.
+/// The sidecar. Its fields are in the order of canonical text, which then need not be put in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sidecar {
-    /// Always [`SCHEMA_VERSION`].
-    pub schema_version: u32,
-    /// See [`RECORD_VERSION`].
-    #[serde(default = "first_record_version")]
-    pub record_version: u32,
-    /// Equals the folder's name.
-    pub run_id: RunId,
-    /// When the run was created.
-    pub created_utc: Timestamp,
-    /// By whom.
-    pub created_by: String,
-    /// Which document.
-    pub document_id: String,
-    /// Its row, from source_pin on.
-    pub source_document_id: Option<Uuid>,
-    /// The version's row, from source_pin on.
-    pub source_version_id: Option<Uuid>,
-    /// Dry run or live.
-    pub mode: Mode,
-    /// Stage or ending, see [`RunState`].
-    pub state: String,
-    /// For `failed_*` and `stopped_*`: the stage that was kept (D2).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub kept_stage: Option<Stage>,
-    /// By phase name.
-    pub phases: BTreeMap<String, PhaseRecord>,
-    /// Validated approvals, oldest first.
-    pub sovereign_approvals: Vec<ApprovalRecord>,
-    /// By phase name (spec 2 §4).
-    pub idempotency_keys: BTreeMap<String, String>,
-    /// manifest_digest, region_sha, writer_digest, …
-    pub context_pins: BTreeMap<String, String>,
-    /// The last error.
-    pub last_error: Option<ErrorRecord>,
-
-    /// This revision's number.
-    pub revision: u64,
-    /// `success` once finalised.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub status: Option<String>,
-    /// The creation record, signed by the operator (D31).
-    pub creation: SignedText,
-    /// Settings of the run, fixed at creation and shown at SG1.
-    pub settings: Settled<RunSettings>,
-    /// Drift pins.
+    /// Active machine time, summed over restarts.
     #[serde(default)]
-    pub drift_pins: Survey,
-    /// What happens next.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub intent: Option<Intent>,
-    /// What is owed to the knowledge base.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub outbox: Option<Outbox>,
+    pub active_ms: u64,
     /// The open request of a sovereign gate.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub ask: Option<Ask>,
     /// The recorded backup.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub backup: Option<BackupRecord>,
-    /// The run's folder in the knowledge base.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub kb_folder: Option<String>,
-    /// Documents filed, in order: file name and sha256.
-    #[serde(default)]
-    pub documents: Vec<Artifact>,
     /// Approvals that were looked at and not accepted, newest last, bounded.
     #[serde(default)]
     pub considered: Vec<Considered>,
+    /// manifest_digest, region_sha, writer_digest, …
+    pub context_pins: BTreeMap<String, String>,
+    /// By whom.
+    pub created_by: String,
+    /// When the run was created.
+    pub created_utc: Timestamp,
+    /// The creation record, signed by the operator (D31).
+    pub creation: Settled<SignedText>,
+    /// sha256 of the canonical form of all other fields.
+    #[serde(default = "no_digest")]
+    pub digest: Digest,
+    /// Which document.
+    pub document_id: String,
+    /// Documents filed, in order: file name and sha256.
+    #[serde(default)]
+    pub documents: Appended<Artifact>,
+    /// Drift pins.
+    #[serde(default)]
+    pub drift_pins: Survey,
+    /// Minutes granted on top of the caps by SG_3 approvals.
+    #[serde(default)]
+    pub granted_minutes: u32,
+    /// By phase name (spec 2 §4).
+    pub idempotency_keys: BTreeMap<String, String>,
+    /// What happens next.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub intent: Option<Intent>,
+    /// The run's folder in the knowledge base.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kb_folder: Option<String>,
+    /// For `failed_*` and `stopped_*`: the stage that was kept (D2).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kept_stage: Option<Stage>,
+    /// The last error.
+    pub last_error: Option<ErrorRecord>,
+    /// Dry run or live.
+    pub mode: Mode,
+    /// What is owed to the knowledge base.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub outbox: Option<Outbox>,
+    /// By phase name.
+    pub phases: BTreeMap<String, PhaseRecord>,
+    /// See [`RECORD_VERSION`].
+    #[serde(default = "first_record_version")]
+    pub record_version: u32,
+    /// This revision's number.
+    pub revision: u64,
+    /// Equals the folder's name.
+    pub run_id: RunId,
+    /// Always [`SCHEMA_VERSION`].
+    pub schema_version: u32,
+    /// Settings of the run, fixed at creation and shown at SG1.
+    pub settings: Settled<RunSettings>,
+    /// Its row, from source_pin on.
+    pub source_document_id: Option<Uuid>,
+    /// The version's row, from source_pin on.
+    pub source_version_id: Option<Uuid>,
+    /// Validated approvals, oldest first.
+    pub sovereign_approvals: Vec<ApprovalRecord>,
+    /// Stage or ending, see [`RunState`].
+    pub state: String,
+    /// `success` once finalised.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub status: Option<String>,
     /// Stops and failures.
     #[serde(default)]
     pub stops: Vec<StopRecord>,
     /// The hash chain.
-    pub transitions: Vec<TransitionRecord>,
-    /// Active machine time, summed over restarts.
-    #[serde(default)]
-    pub active_ms: u64,
-    /// Minutes granted on top of the caps by SG_3 approvals.
-    #[serde(default)]
-    pub granted_minutes: u32,
-    /// sha256 of the canonical form of all other fields.
-    #[serde(default = "no_digest")]
-    pub digest: Digest,
+    pub transitions: Appended<TransitionRecord>,
 }
 
 const fn first_record_version() -> u32 {
@@ -344,7 +343,7 @@ impl Sidecar {
     pub fn to_bytes(&mut self) -> Result<Vec<u8>, SidecarError> {
         self.record_version = RECORD_VERSION;
         let malformed = |e: &dyn core::fmt::Display| SidecarError::Malformed(e.to_string());
-        let mut text = canonical::text_with(&*self, "settings", &self.settings).map_err(|e| malformed(&e))?;
+        let mut text = self.text().map_err(|e| malformed(&e))?;
         let (entry, digest) = text.digest_without(DIGEST).ok_or_else(|| malformed(&"no digest"))?;
         self.digest = digest;
         self.check_rules_from(self.transitions.len().saturating_sub(NEW_LINKS))?;
@@ -357,6 +356,16 @@ impl Sidecar {
             )));
         }
         Ok(text.into_bytes())
+    }
+
+    /// Its text with the digest that it has.
+    fn text(&self) -> Result<canonical::Text, CanonicalError> {
+        let mut kept = Vec::with_capacity(4);
+        kept.push(("settings", KeptText::Whole(self.settings.text())));
+        kept.push(("creation", KeptText::Whole(self.creation.text())));
+        kept.extend(self.documents.unclosed_text().map(|text| ("documents", KeptText::Unclosed(text))));
+        kept.extend(self.transitions.unclosed_text().map(|text| ("transitions", KeptText::Unclosed(text))));
+        canonical::text_with(self, &kept)
     }
 
     /// The rules between fields: chain whole, state is the chain's last, stage and phases agree.

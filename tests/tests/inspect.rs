@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cutter_core::canonical::Settled;
+use cutter_core::canonical::{Appended, Settled};
 use cutter_core::digest::Digest;
 use cutter_core::driver::{Outcome, Ports};
 use cutter_core::gate::Check;
@@ -17,7 +17,7 @@ use cutter_core::naming::RUNS_INDEX_PATH;
 use cutter_core::port::database::UnitQuery;
 use cutter_core::port::run_store::LockHolder;
 use cutter_core::port::signer::SignatureFacts;
-use cutter_core::sidecar::Sidecar;
+use cutter_core::sidecar::{Sidecar, TransitionRecord};
 use cutter_tests::Scenario;
 use futures_executor::block_on;
 
@@ -40,7 +40,7 @@ fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
     let mut history = Vec::new();
     for n in 1..stored.revision {
         let old = block_on(ports.runs.load_revision(run, n)).unwrap().unwrap();
-        history.push((n, Sidecar::from_bytes(&old.bytes).unwrap().transitions));
+        history.push((n, Sidecar::from_bytes(&old.bytes).unwrap().transitions.into_vec()));
     }
     let observe = |bytes: &[u8]| block_on(ports.signatures.observe(bytes, ports.clock.now())).unwrap();
     let documents = claims.documents.iter().map(|(path, recorded)| DocumentFact {
@@ -110,11 +110,21 @@ fn finished() -> (Ports, Facts) {
 
 type Spoiler = (&'static str, fn(&mut Facts));
 
+fn damage(list: &mut Appended<TransitionRecord>, how: impl FnOnce(&mut Vec<TransitionRecord>)) {
+    let mut values = list.to_vec();
+    how(&mut values);
+    *list = values.into();
+}
+
 const SPOILERS: &[Spoiler] = &[
-    ("verify.record.digest_and_chain", |f| f.record.sidecar.transitions[2].actor = "x".into()),
+    ("verify.record.digest_and_chain", |f| {
+        damage(&mut f.record.sidecar.transitions, |links| links[2].actor = "x".into());
+    }),
     ("verify.record.revision", |f| f.record.revision += 1),
     ("verify.record.transitions_legal", |f| {
-        f.record.sidecar.transitions.remove(3);
+        damage(&mut f.record.sidecar.transitions, |links| {
+            links.remove(3);
+        });
     }),
     ("verify.record.history_only_grows", |f| f.record.history[4].1[1].actor = "x".into()),
     ("verify.record.revisions_readable", |f| f.record.unreadable.push((3, "torn".into()))),

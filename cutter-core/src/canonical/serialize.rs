@@ -5,14 +5,13 @@
 use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::ops::Range;
 
 use serde::ser::{self, Serialize};
 
-use super::{CanonicalError, MAX_SAFE_INTEGER, Settled, escape_into, key_order};
+use super::{CanonicalError, MAX_SAFE_INTEGER, escape_into, key_order};
 use crate::digest::{Digest, Hasher};
 
 impl ser::Error for CanonicalError {
@@ -28,13 +27,37 @@ const MOST_AT_ONCE: usize = 64;
 pub(crate) struct Text {
     pub(crate) out: String,
     entries: Vec<Entry>,
-    kept: Option<Kept>,
 }
 
 /// A field of the outermost struct whose canonical text is at hand.
-struct Kept {
-    field: &'static str,
-    text: Arc<str>,
+pub(crate) type Kept<'k> = (&'static str, KeptText<'k>);
+
+/// See [`Kept`].
+#[derive(Clone, Copy)]
+pub(crate) enum KeptText<'k> {
+    /// All of it.
+    Whole(&'k str),
+    /// All but the last bracket of a list.
+    Unclosed(&'k str),
+}
+
+/// A canonical text in the making.
+pub(crate) struct Making<'k> {
+    out: String,
+    entries: Vec<Entry>,
+    kept: &'k [Kept<'k>],
+}
+
+impl<'k> Making<'k> {
+    fn make<T: Serialize + ?Sized>(
+        value: &T,
+        room: usize,
+        kept: &'k [Kept<'k>],
+    ) -> Result<Text, CanonicalError> {
+        let mut making = Self { out: String::with_capacity(room), entries: Vec::new(), kept };
+        value.serialize(&mut making)?;
+        Ok(Text { out: making.out, entries: making.entries })
+    }
 }
 
 impl Text {
@@ -56,25 +79,17 @@ impl Text {
 /// [`CanonicalError`] where a number is a float or out of range, a key is no string, comes twice, or
 /// serde fails. A float that is no number is `null`, by serde_json's own rule.
 pub(crate) fn text_of<T: Serialize + ?Sized>(value: &T) -> Result<Text, CanonicalError> {
-    let mut text = Text { out: String::new(), entries: Vec::new(), kept: None };
-    value.serialize(&mut text)?;
-    Ok(text)
+    Making::make(value, 0, &[])
 }
 
-/// As [`text_of`] for a struct of which a field is settled: its text is taken as it is.
+/// As [`text_of`] for a struct of which the texts of some fields are at hand: they are taken as they are.
 ///
 /// # Errors
 /// As [`text_of`].
-pub(crate) fn text_with<T: Serialize, F>(
-    value: &T,
-    field: &'static str,
-    settled: &Settled<F>,
-) -> Result<Text, CanonicalError> {
-    let kept = Kept { field, text: settled.text().clone() };
-    let room = kept.text.len().saturating_mul(3);
-    let mut text = Text { out: String::with_capacity(room), entries: Vec::new(), kept: Some(kept) };
-    value.serialize(&mut text)?;
-    Ok(text)
+pub(crate) fn text_with<T: Serialize>(value: &T, kept: &[Kept<'_>]) -> Result<Text, CanonicalError> {
+    let known: usize =
+        kept.iter().map(|(_, KeptText::Whole(text) | KeptText::Unclosed(text))| text.len()).sum();
+    Making::make(value, known.saturating_mul(2), kept)
 }
 
 /// One entry of an object: the key as it is, and the place of `"key":value`.
@@ -89,16 +104,16 @@ fn other(reason: impl ToString) -> CanonicalError {
 
 /// An array or an object that is being written, and whether it is the only entry of an object around it,
 /// which names a variant.
-pub(crate) struct Compound<'t> {
-    text: &'t mut Text,
+pub(crate) struct Compound<'t, 'k> {
+    text: &'t mut Making<'k>,
     start: usize,
     entries: Vec<Entry>,
     is_first: bool,
     closes_variant: bool,
 }
 
-impl<'t> Compound<'t> {
-    fn begin(text: &'t mut Text, bracket: char, variant: Option<&str>, entries: usize) -> Self {
+impl<'t, 'k> Compound<'t, 'k> {
+    fn begin(text: &'t mut Making<'k>, bracket: char, variant: Option<&str>, entries: usize) -> Self {
         if let Some(variant) = variant {
             text.out.push('{');
             escape_into(&mut text.out, variant);
@@ -132,9 +147,13 @@ impl<'t> Compound<'t> {
 
     fn field<T: Serialize + ?Sized>(&mut self, key: &'static str, value: &T) -> Result<(), CanonicalError> {
         self.key(key);
-        let kept = self.text.kept.as_ref().filter(|kept| self.start == 0 && kept.field == key);
-        match kept.map(|kept| kept.text.clone()) {
-            Some(text) => self.text.out.push_str(&text),
+        let kept = if self.start == 0 { self.text.kept } else { &[] };
+        match kept.iter().find(|(field, _)| *field == key) {
+            Some((_, KeptText::Whole(text))) => self.text.out.push_str(text),
+            Some((_, KeptText::Unclosed(text))) => {
+                self.text.out.push_str(text);
+                self.text.out.push(']');
+            }
             None => value.serialize(&mut *self.text)?,
         }
         self.end_value()
@@ -199,7 +218,7 @@ impl<'t> Compound<'t> {
     }
 }
 
-impl Text {
+impl Making<'_> {
     fn unsigned(&mut self, number: u64) -> Result<(), CanonicalError> {
         if number > MAX_SAFE_INTEGER {
             return Err(CanonicalError::IntegerRange { observed: number.to_string() });
@@ -217,16 +236,16 @@ impl Text {
     }
 }
 
-impl<'t> ser::Serializer for &'t mut Text {
+impl<'t, 'k> ser::Serializer for &'t mut Making<'k> {
     type Ok = ();
     type Error = CanonicalError;
-    type SerializeSeq = Compound<'t>;
-    type SerializeTuple = Compound<'t>;
-    type SerializeTupleStruct = Compound<'t>;
-    type SerializeTupleVariant = Compound<'t>;
-    type SerializeMap = Compound<'t>;
-    type SerializeStruct = Compound<'t>;
-    type SerializeStructVariant = Compound<'t>;
+    type SerializeSeq = Compound<'t, 'k>;
+    type SerializeTuple = Compound<'t, 'k>;
+    type SerializeTupleStruct = Compound<'t, 'k>;
+    type SerializeTupleVariant = Compound<'t, 'k>;
+    type SerializeMap = Compound<'t, 'k>;
+    type SerializeStruct = Compound<'t, 'k>;
+    type SerializeStructVariant = Compound<'t, 'k>;
 
     fn serialize_bool(self, v: bool) -> Result<(), CanonicalError> {
         self.out.push_str(if v { "true" } else { "false" });
@@ -323,13 +342,13 @@ impl<'t> ser::Serializer for &'t mut Text {
         object.value(value)?;
         object.end_object()
     }
-    fn serialize_seq(self, _: Option<usize>) -> Result<Compound<'t>, CanonicalError> {
+    fn serialize_seq(self, _: Option<usize>) -> Result<Compound<'t, 'k>, CanonicalError> {
         Ok(Compound::begin(self, '[', None, 0))
     }
-    fn serialize_tuple(self, _: usize) -> Result<Compound<'t>, CanonicalError> {
+    fn serialize_tuple(self, _: usize) -> Result<Compound<'t, 'k>, CanonicalError> {
         Ok(Compound::begin(self, '[', None, 0))
     }
-    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Compound<'t>, CanonicalError> {
+    fn serialize_tuple_struct(self, _: &'static str, _: usize) -> Result<Compound<'t, 'k>, CanonicalError> {
         Ok(Compound::begin(self, '[', None, 0))
     }
     fn serialize_tuple_variant(
@@ -338,13 +357,13 @@ impl<'t> ser::Serializer for &'t mut Text {
         _: u32,
         variant: &'static str,
         _: usize,
-    ) -> Result<Compound<'t>, CanonicalError> {
+    ) -> Result<Compound<'t, 'k>, CanonicalError> {
         Ok(Compound::begin(self, '[', Some(variant), 0))
     }
-    fn serialize_map(self, length: Option<usize>) -> Result<Compound<'t>, CanonicalError> {
+    fn serialize_map(self, length: Option<usize>) -> Result<Compound<'t, 'k>, CanonicalError> {
         Ok(Compound::begin(self, '{', None, length.unwrap_or_default().min(MOST_AT_ONCE)))
     }
-    fn serialize_struct(self, _: &'static str, length: usize) -> Result<Compound<'t>, CanonicalError> {
+    fn serialize_struct(self, _: &'static str, length: usize) -> Result<Compound<'t, 'k>, CanonicalError> {
         Ok(Compound::begin(self, '{', None, length.min(MOST_AT_ONCE)))
     }
     fn serialize_struct_variant(
@@ -353,14 +372,14 @@ impl<'t> ser::Serializer for &'t mut Text {
         _: u32,
         variant: &'static str,
         length: usize,
-    ) -> Result<Compound<'t>, CanonicalError> {
+    ) -> Result<Compound<'t, 'k>, CanonicalError> {
         Ok(Compound::begin(self, '{', Some(variant), length.min(MOST_AT_ONCE)))
     }
 }
 
 macro_rules! items {
     ($($serializer:ident . $method:ident),*) => {$(
-        impl ser::$serializer for Compound<'_> {
+        impl ser::$serializer for Compound<'_, '_> {
             type Ok = ();
             type Error = CanonicalError;
             fn $method<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), CanonicalError> {
@@ -382,7 +401,7 @@ items!(
 
 macro_rules! fields {
     ($($serializer:ident),*) => {$(
-        impl ser::$serializer for Compound<'_> {
+        impl ser::$serializer for Compound<'_, '_> {
             type Ok = ();
             type Error = CanonicalError;
             fn serialize_field<T: Serialize + ?Sized>(
@@ -401,7 +420,7 @@ macro_rules! fields {
 
 fields!(SerializeStruct, SerializeStructVariant);
 
-impl ser::SerializeMap for Compound<'_> {
+impl ser::SerializeMap for Compound<'_, '_> {
     type Ok = ();
     type Error = CanonicalError;
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), CanonicalError> {

@@ -227,7 +227,7 @@ fn what_has_no_canonical_text_is_refused_without_a_tree_too() {
 }
 
 #[test]
-fn a_settled_field_is_written_as_it_would_be_and_only_where_it_is() {
+fn texts_at_hand_are_written_as_they_would_be_and_only_where_they_are() {
     #[derive(serde::Serialize, serde::Deserialize, Debug, Clone, PartialEq)]
     struct Inner {
         z: String,
@@ -240,24 +240,58 @@ fn a_settled_field_is_written_as_it_would_be_and_only_where_it_is() {
         kept_not: Inner,
         other: Nested,
         list: Vec<u8>,
+        lists: [Appended<Inner>; 3],
+        more: Appended<Inner>,
+        none: Appended<Inner>,
     }
     #[derive(serde::Serialize, serde::Deserialize, Debug, PartialEq)]
     struct Nested {
         kept: u8,
+        more: u8,
     }
     let inner = Inner { z: "\"đ\n".into(), a: vec![3, 1] };
     let outer = Outer {
         within: [("kept".to_string(), inner.clone())].into(),
         kept: Settled::new(inner.clone()).unwrap(),
         kept_not: Inner { z: "other".into(), a: vec![] },
-        other: Nested { kept: 7 },
+        other: Nested { kept: 7, more: 8 },
         list: vec![1],
+        lists: [vec![], vec![inner.clone()], vec![inner.clone(); 2]].map(Appended::from),
+        more: vec![inner.clone(), Inner { z: "]".into(), a: vec![] }].into(),
+        none: Appended::new(),
     };
-    assert_eq!(&**outer.kept.text(), r#"{"a":[3,1],"z":"\"đ\n"}"#);
+    assert_eq!(outer.kept.text(), r#"{"a":[3,1],"z":"\"đ\n"}"#);
     assert_eq!(outer.kept.z, inner.z);
-    let written = text_with(&outer, "kept", &outer.kept).unwrap().out;
+    let unclosed = |list: &'static str, values| (list, KeptText::Unclosed(values));
+    let kept = [
+        ("kept", KeptText::Whole(outer.kept.text())),
+        unclosed("more", outer.more.unclosed_text().unwrap()),
+        unclosed("none", outer.none.unclosed_text().unwrap()),
+    ];
+    let written = text_with(&outer, &kept).unwrap().out;
     assert_eq!(written, text_of(&outer).unwrap().out);
     assert_eq!(serde_json::from_str::<Outer>(&written).unwrap(), outer);
     assert!(Settled::new(0.5).is_err(), "what has no canonical text does not settle");
     assert!(serde_json::from_str::<Settled<f64>>("0.5").is_err());
+}
+
+#[test]
+fn a_list_of_values_without_a_text_has_none() {
+    let mut list = Appended::from(vec![1.5, 2.5]);
+    list.push(3.5);
+    assert_eq!((list.unclosed_text(), list.len()), (None, 3));
+    assert!(text_of(&list).is_err(), "writing it says why");
+    assert_eq!(Appended::from(vec![1, 2]).unclosed_text(), Some("[1,2"));
+}
+
+proptest! {
+    #[test]
+    fn keys_are_ordered_as_their_utf16_units_are(
+        head in "[a\u{7ff}\u{d7ff}\u{e000}\u{ffff}\u{10000}\u{10ffff}]{0,3}",
+        a in "[a\u{7ff}\u{d7ff}\u{e000}\u{ffff}\u{10000}\u{10ffff}]{0,3}",
+        b in "[a\u{7ff}\u{d7ff}\u{e000}\u{ffff}\u{10000}\u{10ffff}]{0,3}",
+    ) {
+        let (a, b) = (format!("{head}{a}"), format!("{head}{b}"));
+        prop_assert_eq!(key_order(&a, &b), a.encode_utf16().cmp(b.encode_utf16()));
+    }
 }

@@ -72,7 +72,7 @@ impl Run<'_> {
         let counted = gates.iter().filter_map(|gate| self.sidecar.approval(gate)?.request_sha256);
         let answered: Vec<Digest> = counted.collect();
         let is_request = |d: &Artifact| d.path.contains("-authz-request");
-        let mut documents: Vec<Artifact> = self.sidecar.documents.clone();
+        let mut documents: Vec<Artifact> = self.sidecar.documents.to_vec();
         // A request that was asked again stays filed; the one that counted is the answered one.
         documents.retain(|d| !is_request(d) || answered.contains(&d.sha256));
         documents

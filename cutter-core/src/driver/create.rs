@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use super::run::{Run, begin};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
-use crate::canonical::Settled;
+use crate::canonical::{Appended, Settled};
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::intent::Intent;
@@ -201,7 +201,8 @@ async fn create<'p>(
     let settings = Settled::new(request.settings.clone()).map_err(|e| DriveError::Internal(e.to_string()))?;
     let settings_sha = Digest::of(settings.text().as_bytes());
     let text = creation_text(&run_id, request, caller, now, &settings_sha);
-    let creation = ports.signer.sign_creation(&text).await?;
+    let creation = Settled::new(ports.signer.sign_creation(&text).await?);
+    let creation = creation.map_err(|e| DriveError::Internal(e.to_string()))?;
     let mut sidecar = Sidecar {
         schema_version: SCHEMA_VERSION,
         record_version: RECORD_VERSION,
@@ -229,10 +230,10 @@ async fn create<'p>(
         ask: None,
         backup: None,
         kb_folder: None,
-        documents: Vec::new(),
+        documents: Appended::new(),
         considered: Vec::new(),
         stops: Vec::new(),
-        transitions: Vec::new(),
+        transitions: Appended::new(),
         active_ms: 0,
         granted_minutes: 0,
         digest: Digest::from_bytes([0; 32]),

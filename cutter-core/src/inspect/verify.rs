@@ -133,7 +133,7 @@ fn legal_transitions(sidecar: &Sidecar) -> Check {
 
 /// A later revision may add transitions, never change one.
 fn history_grows(facts: &RecordFacts) -> Check {
-    let newest = (facts.revision, facts.sidecar.transitions.clone());
+    let newest = (facts.revision, facts.sidecar.transitions.to_vec());
     let all: Vec<&(u64, Vec<TransitionRecord>)> =
         facts.history.iter().chain(core::iter::once(&newest)).collect();
     let mut wrong = Vec::new();

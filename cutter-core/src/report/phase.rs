@@ -4,6 +4,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt::Write as _;
 
 use super::text::{bullets, bytes, code, one_line, prose, scalar, table, yaml};
 use super::{ReportError, fitted};
@@ -71,7 +72,7 @@ fn render(report: &PhaseReport, cell: usize) -> String {
         ("phase", phase.as_str().to_string()),
         ("outcome", if report.pass { "PASS" } else { "FAIL" }.to_string()),
         ("production_mutation", report.production_mutation.clone()),
-        ("run_id", run_id.clone()),
+        ("run_id", run_id.to_string()),
     ];
     let mut out = format!(
         "# {} · {:02} of {} · {}\n\n> ```yaml\n",
@@ -81,7 +82,7 @@ fn render(report: &PhaseReport, cell: usize) -> String {
         prose(&run_id, cell)
     );
     for (key, value) in &head {
-        out.push_str(&format!("> {key:<21}: {}\n", scalar(value, cell)));
+        let _ = writeln!(out, "> {key:<21}: {}", scalar(value, cell));
     }
     out.push_str("> ```\n\n## 1. Inputs (RunContext snapshot)\n\n```yaml\n");
     out.push_str(&yaml(&report.inputs, "", INPUTS_MAX, cell));
@@ -95,7 +96,8 @@ fn render(report: &PhaseReport, cell: usize) -> String {
         .collect();
     out.push_str(&or_none(&["what", "pre", "post"], &diff, DIFF_MAX));
     out.push_str("\n## 4. Internal-gate invariants\n\n");
-    out.push_str(&format!("{}\n\n", gate_line(&report.gate)));
+    out.push_str(&gate_line(&report.gate));
+    out.push_str("\n\n");
     out.push_str(&checks(&report.gate, CHECKS_MAX, cell));
     out.push_str("\n## 5. Artifacts produced\n\n");
     let artifacts: Vec<Vec<String>> = report

@@ -1,16 +1,27 @@
 //! Pieces of Markdown that hold any text without breaking.
 
+use alloc::borrow::Cow;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use core::fmt::Write as _;
 
 use crate::approval::is_visible;
 use crate::gate::clip;
 
 /// One line of visible text: line breaks, controls and invisible characters become spaces.
-pub(super) fn one_line(text: &str) -> String {
+pub(super) fn one_line(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return Cow::Borrowed(text.trim());
+    }
     let visible: String = text.chars().map(|c| if is_visible(c) { c } else { ' ' }).collect();
-    visible.trim().to_string()
+    Cow::Owned(visible.trim().to_string())
+}
+
+/// As [`one_line`], at most `max` bytes of it.
+fn shown(text: &str, max: usize) -> Cow<'_, str> {
+    let line = one_line(text);
+    if line.len() <= max { line } else { Cow::Owned(clip(&line, max)) }
 }
 
 /// The numeric entity of a character.
@@ -20,7 +31,12 @@ pub(super) fn entity(c: char) -> String {
 
 /// Prose: Markdown's own signs as entities, so that what is read is what was written.
 pub(super) fn prose(text: &str, max: usize) -> String {
-    let text = clip(&one_line(text), max);
+    let text = shown(text, max);
+    let is_plain =
+        |c: u8| c.is_ascii_alphanumeric() || matches!(c, b' ' | b',' | b'/' | b';' | b'-' | b'.' | b':');
+    if text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.bytes().all(is_plain) {
+        return text.into_owned();
+    }
     let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
     for (i, c) in chars.iter().enumerate() {
@@ -43,28 +59,33 @@ pub(super) fn prose(text: &str, max: usize) -> String {
 
 /// A machine's value (name, path, digest, address): a code span where that shows it exactly.
 pub(super) fn code(text: &str, max: usize) -> String {
-    let text = clip(&one_line(text), max);
+    let text = shown(text, max);
     if text.is_empty() {
         return "(empty)".into();
     }
-    if text.contains(['`', '|', '\\']) { prose(&text, max) } else { format!("`{text}`") }
+    if text.contains(['`', '|', '\\']) { prose(&text, max) } else { ["`", &text, "`"].concat() }
 }
 
 /// A table: every row has as many cells as the header, whatever the cells hold. At most
 /// `max_rows` rows, the rest as a count.
 pub(super) fn table(header: &[&str], rows: &[Vec<String>], max_rows: usize) -> String {
-    let mut out = format!("| {} |\n|{}\n", header.join(" | "), " --- |".repeat(header.len()));
+    let mut out = String::new();
+    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
+        for cell in cells {
+            out.push_str("| ");
+            out.push_str(cell);
+            out.push(' ');
+        }
+        out.push_str("|\n");
+    };
+    line(&mut header.iter().copied());
+    line(&mut header.iter().map(|_| "---"));
     for row in rows.iter().take(max_rows) {
-        let cells = (0..header.len()).map(|i| row.get(i).map_or("", String::as_str));
-        out.push_str(&format!("| {} |\n", cells.collect::<Vec<_>>().join(" | ")));
+        line(&mut (0..header.len()).map(|i| row.get(i).map_or("", String::as_str)));
     }
     if rows.len() > max_rows {
-        let mut cells = alloc::vec![""; header.len()];
         let more = format!("and {} more", rows.len() - max_rows);
-        if let Some(first) = cells.first_mut() {
-            *first = &more;
-        }
-        out.push_str(&format!("| {} |\n", cells.join(" | ")));
+        line(&mut (0..header.len()).map(|i| if i == 0 { more.as_str() } else { "" }));
     }
     out
 }
@@ -76,7 +97,9 @@ pub(super) fn bullets(items: &[String], max: usize, cell: usize) -> String {
     }
     let mut out = String::new();
     for item in items.iter().take(max) {
-        out.push_str(&format!("- {}\n", prose(item, cell)));
+        out.push_str("- ");
+        out.push_str(&prose(item, cell));
+        out.push('\n');
     }
     if items.len() > max {
         out.push_str(&format!("- and {} more\n", items.len() - max));
@@ -86,15 +109,17 @@ pub(super) fn bullets(items: &[String], max: usize, cell: usize) -> String {
 
 /// A YAML scalar on one line: plain where YAML reads it back as this text, quoted otherwise.
 pub(super) fn scalar(text: &str, max: usize) -> String {
-    let text = clip(&one_line(text), max);
-    let plain = |c: char| {
-        c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '/' | '-' | '+' | ' ' | ',' | ';' | '(' | ')')
+    const WORDS: [&str; 7] = ["true", "false", "null", "yes", "no", "on", "off"];
+    let text = shown(text, max);
+    let plain = |c: u8| {
+        c.is_ascii_alphanumeric()
+            || matches!(c, b'_' | b'.' | b'/' | b'-' | b'+' | b' ' | b',' | b';' | b'(' | b')')
     };
-    let word = text.chars().all(plain)
+    let is_word = text.bytes().all(plain)
         && text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '/')
-        && !["true", "false", "null", "yes", "no", "on", "off"].contains(&text.to_ascii_lowercase().as_str());
-    if word {
-        return text;
+        && !WORDS.iter().any(|word| text.eq_ignore_ascii_case(word));
+    if is_word {
+        return text.into_owned();
     }
     let mut out = String::from("\"");
     for c in text.chars() {
@@ -112,7 +137,7 @@ pub(super) fn yaml(pairs: &[(String, String)], prefix: &str, max: usize, cell: u
     let mut out = String::new();
     for (key, value) in pairs.iter().take(max) {
         let key = scalar(key, cell.min(64));
-        out.push_str(&format!("{prefix}{key:<21}: {}\n", scalar(value, cell)));
+        let _ = writeln!(out, "{prefix}{key:<21}: {}", scalar(value, cell));
     }
     if pairs.len() > max {
         out.push_str(&format!("{prefix}# and {} more in the sidecar\n", pairs.len() - max));

@@ -25,7 +25,7 @@ impl Sidecar {
     /// them is unknown, doubled or out of order. All else, and all that is wrong, is [`Self::from_any`]'s.
     fn as_written(bytes: &[u8]) -> Option<Self> {
         let sidecar: Self = serde_json::from_slice(bytes).ok()?;
-        let text = canonical::text_with(&sidecar, "settings", &sidecar.settings).ok()?;
+        let text = sidecar.text().ok()?;
         let (_, digest) = text.digest_without(DIGEST)?;
         let is_whole = sidecar.schema_version == SCHEMA_VERSION
             && text.out.as_bytes() == bytes

@@ -25,6 +25,9 @@ const BLOCK: usize = 32;
 /// A shorter object is not taken apart.
 const OBJECT_BYTES: usize = 256;
 
+/// Objects in objects are taken apart so deep, the outermost counted.
+const LEVELS: usize = 3;
+
 /// A revision's text, and where the entries of its outermost object stand in it.
 pub(super) struct Text {
     pub(super) bytes: Vec<u8>,
@@ -35,6 +38,8 @@ pub(super) struct Text {
 struct Entry {
     all: Range<usize>,
     value: usize,
+    /// Those of the value, if it is an object and worth it.
+    inner: Vec<Entry>,
 }
 
 /// What a row holds of a text.
@@ -59,17 +64,20 @@ impl Text {
             serde_json::from_slice::<IgnoredAny>(&bytes)?;
             return Ok(Self { bytes, entries: Vec::new() });
         }
-        let familiar = before.and_then(|before| familiar(&bytes, 0..bytes.len(), before, &before.entries));
-        let entries = match familiar {
-            Some(entries) => entries,
-            None => entries(&bytes, 0..bytes.len())?,
+        let nothing = Self { bytes: Vec::new(), entries: Vec::new() };
+        let before = before.unwrap_or(&nothing);
+        let read = Reading { bytes: &bytes, before }.object(0, &before.entries, 1);
+        let entries = match read.filter(|(_, end)| *end == bytes.len()) {
+            Some((entries, _)) => entries,
+            None => entries(&bytes)?,
         };
         Ok(Self { bytes, entries })
     }
 
     /// Beside `before`, or whole where that is hardly longer.
     pub(super) fn beside(&self, before: &Self) -> Stored {
-        let mut splice = Splice { before: &before.bytes, body: Vec::new(), places: Vec::new() };
+        let (body, places) = (Vec::with_capacity(self.bytes.len() / 4), Vec::with_capacity(64));
+        let mut splice = Splice { before: &before.bytes, body, places };
         self.object(&mut splice, before, &before.entries, &self.entries, self.bytes.len());
         splice.stored(&self.bytes).unwrap_or_else(|| self.whole())
     }
@@ -96,22 +104,14 @@ impl Text {
             return splice.copy(old.all.clone());
         }
         let (was, is) = (old.value..old.all.end, new.value..new.all.end);
-        let is_object = |text: &[u8]| text.first() == Some(&b'{') && text.len() >= OBJECT_BYTES;
-        let (was_text, is_text) = (before.part(&was), self.part(&is));
-        let (head, tail) = same_ends(was_text, is_text);
+        let (head, tail) = same_ends(before.part(&was), self.part(&is));
         // What changed in one place needs no taking apart.
-        let is_spread = is_text.len() - head - tail > OBJECT_BYTES;
-        let inner = (is_spread && is_object(was_text) && is_object(is_text)).then(|| {
-            let old = entries(&before.bytes, was).ok()?;
-            let new = familiar(&self.bytes, is.clone(), before, &old);
-            Some((old, new.or_else(|| entries(&self.bytes, is.clone()).ok())?))
-        });
-        match inner.flatten().filter(|(_, new)| !new.is_empty()) {
-            Some((inner_old, inner_new)) => {
-                splice.changed(old.all.start..old.value, self.part(&(new.all.start..new.value)));
-                self.object(splice, before, &inner_old, &inner_new, is.end);
-            }
-            None => splice.changed(old.all.clone(), self.part(&new.all)),
+        let is_spread = is.len() - head - tail > OBJECT_BYTES;
+        if is_spread && !old.inner.is_empty() && !new.inner.is_empty() {
+            splice.changed(old.all.start..old.value, self.part(&(new.all.start..new.value)));
+            self.object(splice, before, &old.inner, &new.inner, is.end);
+        } else {
+            splice.changed(old.all.clone(), self.part(&new.all));
         }
     }
 
@@ -125,44 +125,77 @@ impl Text {
     }
 }
 
-/// As [`entries`], with those of what stood there before at hand: one that stands here byte for byte,
-/// behind its comma and before one, is an entry here, too. `None` for whoever shall read it all: blanks
-/// between the entries, or an error.
-fn familiar(bytes: &[u8], place: Range<usize>, before: &Text, known: &[Entry]) -> Option<Vec<Entry>> {
-    let bytes = bytes.get(..place.end)?;
-    let mut entries: Vec<Entry> = Vec::with_capacity(known.len() + 2);
-    let mut old = known.iter().peekable();
-    let mut at = place.start;
-    while bytes.get(at) == Some(if entries.is_empty() { &b'{' } else { &b',' }) {
-        let rest = bytes.get(at + 1..)?;
-        // Keys stand in order, so what is passed by does not come again.
-        let same = old.peek().copied().filter(|entry| {
-            let was = before.part(&(entry.all.start + 1..entry.all.end));
-            rest.starts_with(was) && matches!(rest.get(was.len()), Some(b',' | b'}'))
-        });
-        let (value, end) = match same {
-            Some(entry) => {
-                old.next();
-                (at + entry.value - entry.all.start, at + entry.all.len())
-            }
-            None => {
-                let key = leading(rest)?;
-                if !rest.starts_with(b"\"") || rest.get(key) != Some(&b':') {
-                    return None;
-                }
-                let named = rest.get(..=key)?;
-                let value = at + 1 + named.len();
-                // The one that changed, or what stands where others stood.
-                while old.peek().is_some_and(|entry| before.key(entry) <= named) {
+/// A text that is read beside the one before it.
+struct Reading<'t> {
+    bytes: &'t [u8],
+    before: &'t Text,
+}
+
+impl Reading<'_> {
+    /// The entries of the object that begins at `at`, and its end. What stood in an object before, whose
+    /// entries are `known`, is an entry here, too, where it stands byte for byte, behind its comma and
+    /// before one. `None` for whoever shall read it all: blanks between the entries, or an error.
+    fn object(&self, mut at: usize, known: &[Entry], level: usize) -> Option<(Vec<Entry>, usize)> {
+        let start = at;
+        let mut entries: Vec<Entry> = Vec::with_capacity(known.len() + 2);
+        let mut old = known.iter().peekable();
+        while self.bytes.get(at) == Some(if entries.is_empty() { &b'{' } else { &b',' }) {
+            let rest = self.bytes.get(at + 1..)?;
+            // Keys stand in order, so what is passed by does not come again.
+            let same = old.peek().copied().filter(|entry| {
+                let was = self.before.part(&(entry.all.start + 1..entry.all.end));
+                rest.starts_with(was) && matches!(rest.get(was.len()), Some(b',' | b'}'))
+            });
+            let entry = match same {
+                Some(entry) => {
                     old.next();
+                    entry.moved(at)
                 }
-                (value, value + leading(bytes.get(value..)?)?)
-            }
-        };
-        entries.push(Entry { all: at..end, value });
-        at = end;
+                None => {
+                    let key = leading(rest)?;
+                    if !rest.starts_with(b"\"") || rest.get(key) != Some(&b':') {
+                        return None;
+                    }
+                    let named = rest.get(..=key)?;
+                    // The one that changed, or what stands where others stood.
+                    let mut was: Option<&Entry> = None;
+                    while let Some(entry) = old.next_if(|entry| self.before.key(entry) <= named) {
+                        was = Some(entry).filter(|entry| self.before.key(entry) == named);
+                    }
+                    let value = at + 1 + named.len();
+                    let known = was.map_or(&[][..], |entry| &entry.inner);
+                    let (inner, end) = self.value(value, known, level)?;
+                    Entry { all: at..end, value, inner }
+                }
+            };
+            at = entry.all.end;
+            entries.push(entry);
+        }
+        (self.bytes.get(at) == Some(&b'}') && at > start).then_some((entries, at + 1))
     }
-    (bytes.get(at..) == Some(b"}") && !entries.is_empty()).then_some(entries)
+
+    fn value(&self, at: usize, known: &[Entry], level: usize) -> Option<(Vec<Entry>, usize)> {
+        let rest = self.bytes.get(at..)?;
+        if level < LEVELS && rest.starts_with(b"{\"") {
+            let (entries, end) = self.object(at, known, level + 1)?;
+            let is_worth_it = end - at >= OBJECT_BYTES;
+            return Some((if is_worth_it { entries } else { Vec::new() }, end));
+        }
+        Some((Vec::new(), at + leading(rest)?))
+    }
+}
+
+impl Entry {
+    /// The same, at another place.
+    fn moved(&self, to: usize) -> Self {
+        let place = |was: usize, base: usize, to: usize| was - base + to;
+        let base = self.all.start;
+        Self {
+            all: to..place(self.all.end, base, to),
+            value: place(self.value, base, to),
+            inner: self.inner.iter().map(|entry| entry.moved(place(entry.all.start, base, to))).collect(),
+        }
+    }
 }
 
 /// How long the JSON value is with which this begins.
@@ -172,15 +205,15 @@ fn leading(bytes: &[u8]) -> Option<usize> {
     Some(values.byte_offset())
 }
 
-/// The entries of the object that stands at `place`.
-fn entries(bytes: &[u8], place: Range<usize>) -> serde_json::Result<Vec<Entry>> {
-    let values: Values<'_> = serde_json::from_slice(bytes.get(place.clone()).unwrap_or_default())?;
+/// The entries of an object, however it is written.
+fn entries(bytes: &[u8]) -> serde_json::Result<Vec<Entry>> {
+    let values: Values<'_> = serde_json::from_slice(bytes)?;
     let origin = bytes.as_ptr().addr();
     let mut entries: Vec<Entry> = Vec::with_capacity(values.0.len());
     for value in values.0 {
-        let start = entries.last().map_or(place.start, |entry| entry.all.end);
+        let start = entries.last().map_or(0, |entry| entry.all.end);
         let at = value.get().as_ptr().addr().saturating_sub(origin);
-        entries.push(Entry { all: start..at + value.get().len(), value: at });
+        entries.push(Entry { all: start..at + value.get().len(), value: at, inner: Vec::new() });
     }
     Ok(entries)
 }
@@ -241,9 +274,10 @@ impl Splice<'_> {
 
     /// `None` where it would save less than half, has too many places, or would not give the text back.
     fn stored(self, text: &[u8]) -> Option<Stored> {
-        let places: Option<Vec<i32>> =
-            self.places.iter().flatten().map(|number| i32::try_from(*number).ok()).collect();
-        let places = places?;
+        let mut places = Vec::with_capacity(self.places.len() * 3);
+        for number in self.places.iter().flatten() {
+            places.push(i32::try_from(*number).ok()?);
+        }
         let is_worth_it = self.places.len() <= MOST_PLACES
             && self.body.len() + self.places.len() * PLACE_BYTES < text.len() / 2;
         (is_worth_it && spliced(self.before, &places, &self.body).as_deref() == Some(text))
@@ -253,7 +287,7 @@ impl Splice<'_> {
 
 /// What `cutter_run.fn_splice` gives. `None` where a place is not there.
 fn spliced(before: &[u8], places: &[i32], body: &[u8]) -> Option<Vec<u8>> {
-    let mut text = Vec::new();
+    let mut text = Vec::with_capacity(before.len() + body.len());
     let mut rest = body;
     let (places, []) = places.as_chunks::<3>() else { return None };
     for place in places {

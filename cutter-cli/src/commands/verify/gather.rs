@@ -85,7 +85,7 @@ fn record(
     for n in 1..stored.revision {
         match block_on(stores.runs.load_revision(run_id, n))? {
             Some(old) => match Sidecar::from_bytes(&old.bytes) {
-                Ok(old) => history.push((n, old.transitions)),
+                Ok(old) => history.push((n, old.transitions.into_vec())),
                 Err(error) => unreadable.push((n, error.to_string())),
             },
             None => unreadable.push((n, "it is not there".to_owned())),

@@ -63,7 +63,7 @@ fn what_is_hardly_shorter_is_stored_whole() {
 #[test]
 fn what_is_no_json_is_refused_with_and_without_one_before() {
     let before = format!("{{{},\"b\":[1,2]}}", long("a"));
-    let known = text(&before);
+    let (known, nested) = (text(&before), text(&format!("{{\"o\":{before},\"p\":{before}}}")));
     for (name, broken) in [
         ("empty", String::new()),
         ("cut", before[..before.len() - 1].to_owned()),
@@ -77,7 +77,10 @@ fn what_is_no_json_is_refused_with_and_without_one_before() {
         ("number", before.replace("[1,2]", "1.")),
     ] {
         assert!(Text::of(broken.clone().into_bytes(), None).is_err(), "{name}");
+        let within = format!("{{\"o\":{broken},\"p\":{before}}}").into_bytes();
         assert!(Text::of(broken.into_bytes(), Some(&known)).is_err(), "{name}, with one before");
+        assert!(Text::of(within.clone(), None).is_err(), "{name}, within");
+        assert!(Text::of(within, Some(&nested)).is_err(), "{name}, within, with one before");
     }
     // Blanks and doubled keys are JSON, and kept as they are.
     for odd in [before.replace(':', " : "), before.replace("\"b\"", "\"a\""), format!("{before}\n")] {
@@ -123,9 +126,27 @@ fn any_text_is_the_same_again_beside_any_other() {
         beside(&before, &after);
         let known = text(&before);
         let (read, guided) = (text(&after), Text::of(after.clone().into_bytes(), Some(&known)).unwrap());
-        let places = |t: &Text| -> Vec<(Range<usize>, usize)> {
-            t.entries.iter().map(|e| (e.all.clone(), e.value)).collect()
-        };
-        assert_eq!(places(&read), places(&guided), "{seed}: {before} {after}");
+        let (read, guided) = (places(&read.entries), places(&guided.entries));
+        assert_eq!(read, guided, "{seed}: {before} {after}");
     }
+}
+
+/// Where entries stand, and those in them.
+fn places(entries: &[Entry]) -> Vec<(Range<usize>, usize)> {
+    let each = |e: &Entry| [vec![(e.all.clone(), e.value)], places(&e.inner)].concat();
+    entries.iter().flat_map(each).collect()
+}
+
+#[test]
+fn entries_stand_where_their_keys_and_values_do() {
+    let inner = format!("{{{},\"n\":{{\"x\":1}},\"o\":{{{},\"p\":[1]}}}}", long("mmmmm"), long("qqqqq"));
+    let text = text(&format!("{{\"a\":{inner},\"b\":{{\"c\":1}}}}"));
+    let shown = |entry: &Entry| String::from_utf8(text.part(&entry.all).to_vec()).unwrap();
+    let [a, b] = text.entries.as_slice() else { panic!() };
+    assert_eq!(shown(a), format!("{{\"a\":{inner}"));
+    assert_eq!((text.part(&(a.value..a.all.end)), shown(b)), (inner.as_bytes(), ",\"b\":{\"c\":1}".into()));
+    assert!(b.inner.is_empty(), "it is short");
+    let [m, n, o] = a.inner.as_slice() else { panic!() };
+    assert_eq!([shown(m), shown(n)], [format!("{{{}", long("mmmmm")), ",\"n\":{\"x\":1}".to_owned()]);
+    assert_eq!((n.inner.len(), o.inner.len()), (0, 2), "short, and long enough");
 }
