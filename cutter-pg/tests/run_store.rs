@@ -2,42 +2,20 @@
 //! restart do to it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod run_store_support;
+
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use cutter_core::conformance::{Fresh, run_store};
-use cutter_core::id::RunId;
-use cutter_core::port::run_store::{Beginning, Claim, LockHolder, RunStore, StopRequest};
+use cutter_core::port::run_store::{Beginning, Claim, RunStore, StopRequest};
 use cutter_core::port::{CasOutcome, PortErrorKind as K};
 use cutter_pg::PgRunStore;
 use cutter_pg::login::Login;
-use cutter_pg::testing::{CommitProxy, Cut, TestDatabase, TestServer};
+use cutter_pg::testing::{CommitProxy, Cut, TestServer};
 use futures_executor::block_on;
-use uuid::Uuid;
 
-fn id() -> Uuid {
-    let mut random = [0; 10];
-    getrandom::fill(&mut random).unwrap();
-    uuid::Builder::from_unix_timestamp_millis(1_747_735_872_000, &random).into_uuid()
-}
-
-fn run_id() -> RunId {
-    RunId::new("2026-05-20T10:11:12Z".parse().unwrap(), id()).unwrap()
-}
-
-fn holder(command: &str) -> LockHolder {
-    LockHolder {
-        holder: id(),
-        host: "host".into(),
-        pid: 4711,
-        since: "2026-05-20T10:11:12Z".into(),
-        command: command.into(),
-    }
-}
-
-fn store(database: &TestDatabase) -> PgRunStore {
-    PgRunStore::connect(database.dsn(Login::Exec))
-}
+use self::run_store_support::{holder, id, run_id, store};
 
 /// With a thread of its own, and driven by whoever asks.
 const KINDS: [fn(PgRunStore) -> PgRunStore; 2] = [|store| store, PgRunStore::waiting];

@@ -2,42 +2,20 @@
 //! order, and waits on the thread that asks.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod run_store_support;
+
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cutter_core::id::RunId;
-use cutter_core::port::run_store::{LockHolder, RunStore};
+use cutter_core::port::run_store::RunStore;
 use cutter_core::port::{CasOutcome, PortErrorKind as K};
 use cutter_pg::PgRunStore;
 use cutter_pg::login::Login;
-use cutter_pg::testing::{TestDatabase, TestServer};
+use cutter_pg::testing::TestServer;
 use futures_executor::block_on;
-use uuid::Uuid;
 
-fn id() -> Uuid {
-    let mut random = [0; 10];
-    getrandom::fill(&mut random).unwrap();
-    uuid::Builder::from_unix_timestamp_millis(1_747_735_872_000, &random).into_uuid()
-}
-
-fn run_id() -> RunId {
-    RunId::new("2026-05-20T10:11:12Z".parse().unwrap(), id()).unwrap()
-}
-
-fn holder(command: &str) -> LockHolder {
-    LockHolder {
-        holder: id(),
-        host: "host".into(),
-        pid: 4711,
-        since: "2026-05-20T10:11:12Z".into(),
-        command: command.into(),
-    }
-}
-
-fn store(database: &TestDatabase) -> PgRunStore {
-    PgRunStore::connect(database.dsn(Login::Exec))
-}
+use self::run_store_support::{holder, id, run_id, store};
 
 /// A record as a run writes it: most of it stays, some grows, some is new, some goes.
 fn record(revision: u64) -> String {

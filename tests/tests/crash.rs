@@ -77,7 +77,7 @@ fn a_failed_write_verify_survives_death_at_every_call() {
 fn a_lost_answer_of_any_store_is_found_out() {
     let story = Story::small(Plot::Whole);
     let (since, reference) = (Instant::now(), undisturbed(&story));
-    let stores = ["run_store.create", "run_store.put_claim", "run_store.publish"];
+    let stores = ["run_store.create", "run_store.put_claim", "run_store.publish", "run_store.publish_last"];
     let papers = ["knowledge_base.create", "knowledge_base.append_index"];
     let numbered = (1..).zip(&reference.trace);
     let writes = numbered.filter(|(_, call)| {

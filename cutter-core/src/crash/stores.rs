@@ -97,6 +97,10 @@ impl RunStore for StruckRuns {
         self.life.call(RUNS, "publish", self.inner.publish(run_id, expected, bytes)).await
     }
 
+    async fn publish_last(&self, run_id: &RunId, expected: u64, bytes: &[u8]) -> PortResult<CasOutcome<u64>> {
+        self.life.call(RUNS, "publish_last", self.inner.publish_last(run_id, expected, bytes)).await
+    }
+
     async fn mirror(&self, run_id: &RunId, name: &str, bytes: &[u8]) -> PortResult<()> {
         self.life.call(RUNS, "mirror", self.inner.mirror(run_id, name, bytes)).await
     }

@@ -134,7 +134,8 @@ struct Reading<'t> {
 impl Reading<'_> {
     /// The entries of the object that begins at `at`, and its end. What stood in an object before, whose
     /// entries are `known`, is an entry here, too, where it stands byte for byte, behind its comma and
-    /// before one. `None` for whoever shall read it all: blanks between the entries, or an error.
+    /// before one. `None` for whoever shall read it all: blanks between the entries, escapes in keys, no entry,
+    /// or an error.
     fn object(&self, mut at: usize, known: &[Entry], level: usize) -> Option<(Vec<Entry>, usize)> {
         let start = at;
         let mut entries: Vec<Entry> = Vec::with_capacity(known.len() + 2);
@@ -144,7 +145,10 @@ impl Reading<'_> {
             // Keys stand in order, so what is passed by does not come again.
             let same = old.peek().copied().filter(|entry| {
                 let was = self.before.part(&(entry.all.start + 1..entry.all.end));
-                rest.starts_with(was) && matches!(rest.get(was.len()), Some(b',' | b'}'))
+                // One behind a blank begins with its comma: it is no key and value.
+                was.starts_with(b"\"")
+                    && rest.starts_with(was)
+                    && matches!(rest.get(was.len()), Some(b',' | b'}'))
             });
             let entry = match same {
                 Some(entry) => {
@@ -157,6 +161,10 @@ impl Reading<'_> {
                         return None;
                     }
                     let named = rest.get(..=key)?;
+                    // What an escape stands for is not looked at here.
+                    if named.contains(&b'\\') {
+                        return None;
+                    }
                     // The one that changed, or what stands where others stood.
                     let mut was: Option<&Entry> = None;
                     while let Some(entry) = old.next_if(|entry| self.before.key(entry) <= named) {

@@ -324,6 +324,11 @@ impl RunStore for Metered<dyn RunStore> {
         self.meter.timed("runs.publish", self.inner.publish(run_id, expected, bytes)).await
     }
 
+    async fn publish_last(&self, run_id: &RunId, expected: u64, bytes: &[u8]) -> PortResult<CasOutcome<u64>> {
+        self.meter.publishes(bytes.len());
+        self.meter.timed("runs.publish_last", self.inner.publish_last(run_id, expected, bytes)).await
+    }
+
     async fn mirror(&self, run_id: &RunId, name: &str, bytes: &[u8]) -> PortResult<()> {
         self.meter.timed("runs.mirror", self.inner.mirror(run_id, name, bytes)).await
     }

@@ -82,6 +82,13 @@ fn what_is_no_json_is_refused_with_and_without_one_before() {
         assert!(Text::of(within.clone(), None).is_err(), "{name}, within");
         assert!(Text::of(within, Some(&nested)).is_err(), "{name}, within, with one before");
     }
+    // An entry behind a blank begins with its comma, and stands nowhere else as it is.
+    let blank = text("{\"a\":1 ,\"b\":2}");
+    assert!(Text::of(b"{\"a\":1,,\"b\":2}".to_vec(), Some(&blank)).is_err());
+    // Half a pair is no character, with and without one before.
+    let half = format!("{{{},\"\\ud800\":1}}", long("a")).into_bytes();
+    assert!(Text::of(half.clone(), None).is_err());
+    assert!(Text::of(half, Some(&known)).is_err());
     // Blanks and doubled keys are JSON, and kept as they are.
     for odd in [before.replace(':', " : "), before.replace("\"b\"", "\"a\""), format!("{before}\n")] {
         beside(&before, &odd);
