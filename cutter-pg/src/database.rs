@@ -58,6 +58,18 @@ impl PgDatabase {
         self
     }
 
+    /// Opens the connection of every login that was given and has none: whoever cannot work learns it
+    /// before there is work.
+    ///
+    /// # Errors
+    /// The first refusal: of the server (none is left, or the login is refused), or of the way to it.
+    pub async fn reach(&self) -> PortResult<()> {
+        for login in self.slots.keys() {
+            self.hold(*login, "reach").await?;
+        }
+        Ok(())
+    }
+
     pub(crate) fn catalogue(&self) -> Arc<CatalogueCache> {
         self.catalogue.clone()
     }

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 
 use cutter_pg::testing::TestServer;
 use cutter_tests::cli::{Counts, Deployment, Dice, UNITS, is_full, law};
-use serde_json::Value;
 
 use chaos::Chaos;
 
@@ -56,6 +55,7 @@ fn a_fleet_that_is_killed_frozen_and_cut_off_ends_every_run_once() {
     let mut dice = Dice::new("fleet");
     let server = TestServer::durable();
     let d = Deployment::over(server.fresh_database());
+    make_room(&d, &server, size.workers);
     put_first(&d, "runs = \"pg\"\n");
 
     // What one run leaves, undisturbed.
@@ -78,9 +78,10 @@ fn a_fleet_that_is_killed_frozen_and_cut_off_ends_every_run_once() {
     let started = Instant::now();
     let is_over = AtomicBool::new(false);
     let figures = std::thread::scope(|scope| {
-        for helper in 0..2 {
+        let helpers = (size.workers as u64 / 4).max(2);
+        for helper in 0..helpers {
             let (d, is_over, seed) = (&d, &is_over, dice.below(u64::MAX));
-            scope.spawn(move || people::approve(d, is_over, seed, helper));
+            scope.spawn(move || people::approve(d, is_over, seed, helper, helpers));
         }
         let mut chaos =
             Chaos::begin(&d, &server, &mut dice, size.workers, size.lease, size.restarts, size.runs);
@@ -141,6 +142,14 @@ fn a_fleet_that_is_killed_frozen_and_cut_off_ends_every_run_once() {
     assert!(figures.longest_overdue < Duration::from_secs(size.lease), "stuck: {report}");
 }
 
+/// Connections enough for every worker with two hands (docs/workers.md counts them), and for those who look on.
+fn make_room(d: &Deployment, server: &TestServer, workers: usize) {
+    let connections = 60 + workers * 20;
+    d.tamper(&format!("ALTER SYSTEM SET max_connections = {connections}"));
+    server.cluster().stop().unwrap();
+    server.cluster().start().unwrap();
+}
+
 /// Settings before the first section.
 fn put_first(d: &Deployment, settings: &str) {
     let path = d.path("cutter.toml");
@@ -154,9 +163,10 @@ fn is_done(d: &Deployment, runs: usize) -> bool {
     let by_state = |state: &str| stats.json["by_state"][state].as_u64().unwrap_or(0);
     let failed = by_state("failed") + by_state("cancelled");
     if failed > 0 {
-        let list = d.run(&["queue", "list", "--state", "failed", "--limit", "3"]);
-        let items: Vec<&Value> = list.json["items"].as_array().unwrap().iter().collect();
-        panic!("{failed} items failed: {items:#?}");
+        // Asked of the server itself: what failed them may fail the command, too.
+        let sql = "SELECT jsonb_pretty(to_jsonb(i)) FROM cutter_queue.v_work_item i
+                   WHERE i.state IN ('failed', 'cancelled') LIMIT 3";
+        panic!("{failed} items failed: {:#?}", d.texts(sql, &[]));
     }
     by_state("completed") == runs as u64
 }

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use cutter_pg::login::Login;
+use cutter_pg::testing::TestServer;
 use cutter_tests::cli::{Deployment, Ran, Signal, law};
 
 const WORKER: [&str; 7] = ["worker", "--concurrency", "1", "--lease", "3", "--poll", "100"];
@@ -104,6 +105,27 @@ fn a_worker_that_is_told_to_stop_hands_back_and_the_next_goes_on() {
         let _ = d.run(&["queue", "cancel", &item, "--reason", "seen"]).exits(0);
     }
     assert!(handed_back > 0, "no worker was in the middle of a run");
+}
+
+#[test]
+fn a_worker_takes_nothing_while_the_server_has_no_connection_for_it() {
+    // Roles are the whole server's, so it has one of its own.
+    let server = TestServer::durable();
+    let d = Deployment::over(server.fresh_database());
+    d.register("LAW", &law(2, "the full house"));
+    let item = added(&d, "LAW");
+    d.tamper("ALTER ROLE cutter_review CONNECTION LIMIT 0");
+    let mut worker = d.start(&WORKER);
+    std::thread::sleep(Duration::from_secs(4));
+    let before = shown(&d, &item);
+    assert_eq!((before.text("/state"), before.json["attempts"].as_u64()), ("queued", Some(0)));
+    d.tamper("ALTER ROLE cutter_review CONNECTION LIMIT -1");
+    until("the gate", || shown(&d, &item).text("/gate") == "SG_cut_authz");
+    assert_eq!(shown(&d, &item).json["failures"].as_u64(), Some(0), "{}", shown(&d, &item).stdout);
+    assert!(worker.signal(Signal::TERM));
+    let ended = worker.wait().exits(0);
+    assert!(ended.stderr.contains("cannot work"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("too many connections for role"), "{}", ended.stderr);
 }
 
 #[test]

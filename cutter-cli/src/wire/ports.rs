@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use cutter_core::approval::{ApprovalPolicy, Approver, SignaturePolicy};
 use cutter_core::driver::{Never, Ports};
-use cutter_core::port::PortError;
 use cutter_core::port::cut_request::CutRequests;
 use cutter_core::port::knowledge_base::KnowledgeBase;
 use cutter_core::port::run_store::RunStore;
+use cutter_core::port::{PortError, PortResult};
 use cutter_kb::openpgp::Recipient;
 use cutter_kb::run_store::FileRunStore;
 use cutter_pg::backup::PgBackupSource;
@@ -118,9 +118,18 @@ pub(crate) struct Opened {
     pub(crate) ports: Ports,
     /// The requests that runs may belong to.
     pub(crate) requests: Arc<dyn CutRequests>,
+    database: Arc<PgDatabase>,
     pub(crate) stores: Stores,
     /// Fingerprint of the backup recipient.
     pub(crate) backup_fingerprint: String,
+}
+
+impl Opened {
+    /// Connects wherever a run will, at the cost of a question each.
+    pub(crate) async fn reach(&self) -> PortResult<()> {
+        self.database.reach().await?;
+        self.stores.runs.latest_claim("reach").await.map(drop)
+    }
 }
 
 /// Opens every port.
@@ -160,5 +169,5 @@ pub(crate) fn open(config: &Config, out: &Out) -> Result<Opened, Failure> {
         own_gates: Vec::new(),
         interrupt: Arc::new(Never),
     };
-    Ok(Opened { ports, requests: database, stores, backup_fingerprint })
+    Ok(Opened { ports, requests: database.clone(), database, stores, backup_fingerprint })
 }

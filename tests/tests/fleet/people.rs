@@ -8,20 +8,20 @@ use serde_json::Value;
 
 /// Approves until it is over. Two of them may meet at one gate: the second finds that its word is
 /// there already.
-pub(super) fn approve(d: &Deployment, is_over: &AtomicBool, seed: u64, helper: u64) {
+pub(super) fn approve(d: &Deployment, is_over: &AtomicBool, seed: u64, helper: u64, helpers: u64) {
     let mut dice = Dice::from_seed(seed);
     while !is_over.load(Ordering::SeqCst) {
         let listed = d.run(&["orchestrate", "list", "--open", "--limit", "1000000"]);
         let none = Vec::new();
         let runs = listed.json["runs"].as_array().unwrap_or(&none);
         let waits = |run: &&Value| {
-            let is_mine =
-                run["run_id"].as_str().is_some_and(|id| u64::from(id.bytes().last().unwrap() & 1) == helper);
+            let id = run["run_id"].as_str().unwrap_or_default();
+            let is_mine = id.bytes().last().is_some_and(|last| u64::from(last) % helpers == helper);
             is_mine && run["paused_at"].is_object() && !is_answered(d, run)
         };
         let mut waiting: Vec<&Value> = runs.iter().filter(waits).collect();
         // Some of them, in any order; the others must wait for another day.
-        let mut some = waiting.len().min(8);
+        let mut some = waiting.len().min(8.max(waiting.len() / 2));
         while some > 0 && !is_over.load(Ordering::SeqCst) {
             some -= 1;
             let one = waiting.swap_remove(usize::try_from(dice.below(waiting.len() as u64)).unwrap());

@@ -29,6 +29,11 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::wire;
 
+/// How many times as long as a look took the next one waits at least, and the most that it waits for that:
+/// where thousands are parked, the looks of many workers must leave the processors to their hands.
+const REST: u32 = 9;
+const LONGEST_REST: Duration = Duration::from_secs(10);
+
 /// Signals turned into items in one pass.
 const SIGNALS: u32 = 200;
 /// How long a worker sleeps at a stretch before it looks whether it must stop.
@@ -263,6 +268,7 @@ impl Crew {
         let mut watch = Watch::new();
         let mut opened = None;
         while !self.is_stopping() {
+            let (began, mut rest) = (Instant::now(), self.poll);
             if opened.is_none() {
                 match wire::open(&self.config, &self.cx.out) {
                     Ok(open) => opened = Some(open),
@@ -275,12 +281,15 @@ impl Crew {
                     watch.pass(&open.ports, requests, &queue).await?;
                     enqueue_signals(requests, &queue, &self.caller, wire::now(), SIGNALS).await
                 });
-                if let Err(error) = looked {
-                    self.complain("watching", &error);
-                    opened = None;
+                match looked {
+                    Ok(_) => rest = rest.max((began.elapsed() * REST).min(LONGEST_REST)),
+                    Err(error) => {
+                        self.complain("watching", &error);
+                        opened = None;
+                    }
                 }
             }
-            self.sleep(self.poll);
+            self.sleep(rest);
         }
     }
 }

@@ -15,27 +15,36 @@ use futures_executor::block_on;
 
 use super::crew::Crew;
 use crate::commands::orchestrate;
+use crate::failure::Failure;
 use crate::render::{BAD, DIM, GOOD, WARN, paint};
 use crate::wire::{self, Opened};
 
 /// How often an item's end is written before its lease is left to run out.
 const TRIES: u32 = 6;
 
+/// The longest pause between two tries to begin.
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
 /// Works until the crew stops.
 pub(super) fn work(crew: &Crew) {
     let queue = crew.queue();
+    let first_pause = crew.poll.max(Duration::from_millis(500));
+    let mut pause = first_pause;
     let mut opened: Option<Opened> = None;
     while !crew.is_stopping() {
-        // Before an item is taken: whoever cannot work must not take.
+        // Before an item is taken: whoever cannot work must not take. A server that has no connection left
+        // for a hand would else cost the items their attempts.
         if opened.is_none() {
-            match wire::open(&crew.config, &crew.cx.out) {
+            match reached(crew) {
                 Ok(open) => opened = Some(quiet(crew, open)),
                 Err(failure) => {
                     crew.cx.out.warn(format!("cannot work: {}; trying again", failure.what));
-                    crew.sleep(crew.poll.max(Duration::from_millis(500)));
+                    crew.sleep(pause);
+                    pause = (pause * 2).min(LONGEST_PAUSE.max(first_pause));
                     continue;
                 }
             }
+            pause = first_pause;
         }
         let Some(open) = &opened else { continue };
         match next(crew, &queue) {
@@ -52,6 +61,13 @@ pub(super) fn work(crew: &Crew) {
             }
         }
     }
+}
+
+/// All that a run needs, and the way to it open.
+fn reached(crew: &Crew) -> Result<Opened, Failure> {
+    let open = wire::open(&crew.config, &crew.cx.out)?;
+    block_on(open.reach())?;
+    Ok(open)
 }
 
 /// Phases of many runs at once are noise, unless somebody wants to see them.
