@@ -212,6 +212,30 @@ BEGIN
 END
 $fn$;
 
+-- Whether it is p_holder's turn to watch: nobody else's lease runs. It begins anew then.
+CREATE FUNCTION cutter_queue.fn_work_take_watch(p_holder uuid, p_lease_ms integer) RETURNS boolean
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+DECLARE
+    v_now timestamptz := cutter_queue.fn_work_now();
+BEGIN
+    -- Most ask in vain: they take no lock.
+    IF EXISTS (SELECT FROM cutter_queue.work_watch w WHERE w.holder <> p_holder AND w.expires_at > v_now) THEN
+        RETURN false;
+    END IF;
+    INSERT INTO cutter_queue.work_watch AS w (holder, expires_at)
+    VALUES (p_holder, v_now + p_lease_ms * interval '1 ms')
+    ON CONFLICT (one) DO UPDATE SET holder = excluded.holder, expires_at = excluded.expires_at
+    WHERE w.holder = excluded.holder OR w.expires_at <= v_now;
+    RETURN FOUND;
+END
+$fn$;
+
+-- The turn is whoever's asks next.
+CREATE FUNCTION cutter_queue.fn_work_leave_watch(p_holder uuid) RETURNS void
+LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
+    DELETE FROM cutter_queue.work_watch w WHERE w.holder = p_holder
+$fn$;
+
 -- Gives an item up wherever it stands. False: it was nowhere that this can be done from, or it
 -- moved on meanwhile.
 CREATE FUNCTION cutter_queue.fn_work_cancel(p_item bigint, p_reason text, p_actor text) RETURNS boolean
@@ -294,7 +318,7 @@ $fn$;
 CREATE FUNCTION cutter_queue.fn_work_statistics()
 RETURNS TABLE (now timestamptz, queued bigint, executing bigint, awaiting_tool bigint,
     awaiting_user_confirmation bigint, completed bigint, failed bigint, cancelled bigint, ready bigint,
-    oldest_ready timestamptz, oldest_lease timestamptz, expired_leases bigint, oldest_snapshot timestamptz)
+    oldest_ready timestamptz, oldest_lease timestamptz, expired_leases bigint, watched_by uuid, oldest_snapshot timestamptz)
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET jit = off AS $fn$
     WITH clock AS MATERIALIZED (SELECT cutter_queue.fn_work_now() AS now),
     r AS (
@@ -323,7 +347,8 @@ LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp SET
         WHERE a.backend_xmin IS NOT NULL AND a.pid <> pg_backend_pid() AND a.datname = current_database()
     )
     SELECT clock.now, r.queued, l.executing, r.awaiting_tool + w.awaiting_tool, r.awaiting_user + w.awaiting_user,
-        d.completed, d.failed, d.cancelled, r.ready + w.ready, least(r.oldest, w.oldest), l.oldest, l.expired, s.oldest
+        d.completed, d.failed, d.cancelled, r.ready + w.ready, least(r.oldest, w.oldest), l.oldest, l.expired,
+        (SELECT t.holder FROM cutter_queue.work_watch t WHERE t.expires_at > clock.now), s.oldest
     FROM clock, r, w, l, d, s
 $fn$;
 
@@ -366,13 +391,14 @@ FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_ro']) AS g(grantee),
 INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, object)
 SELECT 'cutter_ro', 'SELECT', 'TABLE', 'cutter_queue.' || t.name
 FROM unnest(ARRAY['work_item', 'work_ready', 'work_wait', 'work_lease', 'work_done', 'work_tally',
-    'work_item_seq']) AS t(name);
+    'work_watch', 'work_item_seq']) AS t(name);
 GRANT USAGE ON SCHEMA cutter_queue_day TO cutter_ro;
 ALTER DEFAULT PRIVILEGES IN SCHEMA cutter_queue_day GRANT SELECT ON TABLES TO cutter_ro;
 INSERT INTO cutter_governance.grant_expectation (grantee, privilege, kind, object)
 SELECT v.grantee, 'EXECUTE', 'FUNCTION', 'cutter_queue.fn_work_' || o.name
 FROM (VALUES
     ('cutter_exec', 'enqueue claim complete fail await_user ready hand_back heartbeat take_over cancel retain'),
+    ('cutter_exec', 'take_watch leave_watch'),
     ('cutter_exec', 'statistics item_targets item_check'), ('cutter_verify', 'statistics item_targets item_check'),
     ('cutter_ro', 'statistics item_targets item_check')
 ) AS v(grantee, names)

@@ -170,6 +170,14 @@ CREATE TABLE cutter_queue.work_tally (
 );
 COMMENT ON TABLE cutter_queue.work_tally IS 'How many items ended how on which day.';
 
+-- One row, or none before the first worker asked: a turn guards no data, it saves work.
+CREATE TABLE cutter_queue.work_watch (
+    one        boolean PRIMARY KEY DEFAULT true CHECK (one),
+    holder     uuid NOT NULL,
+    expires_at timestamptz NOT NULL
+) WITH (fillfactor = 10);
+COMMENT ON TABLE cutter_queue.work_watch IS 'Which worker watches over what is parked, until when.';
+
 -- The one clock of the queue.
 CREATE FUNCTION cutter_queue.fn_work_now() RETURNS timestamptz
 LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$ SELECT clock_timestamp() $fn$;

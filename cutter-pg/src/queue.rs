@@ -8,6 +8,7 @@
 //! database moves what the tokens allow and says what it moved; what it did not move is read and
 //! put before [`judge`], so that both sides word a refusal alike.
 
+mod bounds;
 mod rows;
 mod statements;
 
@@ -22,14 +23,14 @@ use cutter_core::port::work_queue::{
 };
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
 use cutter_core::queue::{
-    Attempt, BATCH_MAX, Change, Failure, ItemId, Judgement, LEASE_MAX, LEASE_MIN, NewItem, Operation, Token,
-    WorkItem, judge, unknown,
+    Attempt, Change, Failure, ItemId, Judgement, NewItem, Operation, Token, WorkItem, judge, unknown,
 };
 use jiff::Timestamp;
 use postgres::Client;
 use tokio::sync::Mutex;
 use uuid::Uuid;
 
+use self::bounds::{bounds, limit};
 use self::statements::{Statements, TokenColumns, hear};
 use crate::connection::{Connection, SessionSettings};
 use crate::dsn::Dsn;
@@ -213,27 +214,6 @@ fn number(op: &str, value: u64) -> PortResult<i64> {
     bigint(value).map_err(|error| PortError::new(PORT, op, PortErrorKind::Invalid, error.to_string()))
 }
 
-/// The count within a batch, and the lease in milliseconds.
-fn bounds(op: &str, count: usize, lease: Option<Duration>) -> PortResult<i32> {
-    let invalid = |message| Err(PortError::new(PORT, op, PortErrorKind::Invalid, message));
-    if count > BATCH_MAX {
-        return invalid(format!("expected at most {BATCH_MAX} items at once, observed {count}"));
-    }
-    let Some(lease) = lease else { return Ok(0) };
-    if !(LEASE_MIN..=LEASE_MAX).contains(&lease) {
-        let (low, high) = (LEASE_MIN.as_millis(), LEASE_MAX.as_millis());
-        let observed = lease.as_millis();
-        return invalid(format!("expected a lease of {low} to {high} ms, observed {observed} ms"));
-    }
-    // The longest lease is far below the bound.
-    Ok(i32::try_from(lease.as_millis()).unwrap_or(i32::MAX))
-}
-
-fn limit(op: &str, limit: u32, lease: Duration) -> PortResult<(i32, i32)> {
-    let lease = bounds(op, usize::try_from(limit).unwrap_or(usize::MAX), Some(lease))?;
-    Ok((i32::try_from(limit).unwrap_or(i32::MAX), lease))
-}
-
 #[async_trait]
 impl WorkQueue for PgQueue {
     async fn enqueue(&self, items: &[NewItem]) -> PortResult<Vec<Enqueued>> {
@@ -362,6 +342,22 @@ impl WorkQueue for PgQueue {
             }
         }
         Err(moved_on("ready", item))
+    }
+
+    async fn take_watch(&self, holder: Uuid, lease: Duration) -> PortResult<bool> {
+        let lease_ms = bounds("take_watch", 0, Some(lease))?;
+        self.run("take_watch", Effect::Writes, move |client, s| {
+            get(&client.query_one(&s.take_watch, &[&holder, &lease_ms])?, 0)
+        })
+        .await
+    }
+
+    async fn leave_watch(&self, holder: Uuid) -> PortResult<()> {
+        self.run("leave_watch", Effect::Writes, move |client, s| {
+            client.execute(&s.leave_watch, &[&holder])?;
+            Ok(())
+        })
+        .await
     }
 
     async fn cancel(&self, item: ItemId, reason: &str, actor: &str) -> PortResult<Answer> {

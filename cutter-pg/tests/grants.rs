@@ -33,8 +33,7 @@ const REQUEST_EXEC: &str = "public.fn_cut_request_add public.fn_cut_request_sign
     cutter_governance.fn_cut_request_catch_up cutter_governance.fn_cut_request_follow \
     cutter_governance.fn_cut_request_completed iu_core.fn_iu_op_cut cutter_queue.fn_job_signal_take \
     cutter_queue.fn_job_signal_finish";
-const WORK_EXEC: &str =
-    "enqueue claim complete fail await_user ready hand_back heartbeat take_over cancel retain";
+const WORK_EXEC: &str = "enqueue claim complete fail await_user ready hand_back heartbeat take_over cancel retain take_watch leave_watch";
 
 /// `role privilege object` for everything that shall hold.
 fn expected() -> BTreeSet<String> {
@@ -124,7 +123,7 @@ fn expected() -> BTreeSet<String> {
     );
     add("cutter_review", "SELECT", "", "public.cut_request");
     add("cutter_exec", "EXECUTE", "cutter_queue.fn_work_", WORK_EXEC);
-    add("cutter_ro", "SELECT", "cutter_queue.work_", "item ready wait lease done tally item_seq");
+    add("cutter_ro", "SELECT", "cutter_queue.work_", "item ready wait lease done tally watch item_seq");
     add("cutter_ro", "SELECT", "", "cutter_governance.copy_folder");
     add("cutter_ro", "SELECT", "", "public.cut_request_transition_transition_id_seq");
     add(

@@ -81,7 +81,7 @@ fn ask(random: &mut Random, queue: &dyn WorkQueue, tokens: &[Token], last: u64) 
         batch
     };
     let gate = GATES[random.below(3) as usize];
-    match random.below(13) {
+    match random.below(14) {
         0 | 1 => {
             let batch: Vec<NewItem> = (0..random.below(6)).map(|_| new(random)).collect();
             (format!("enqueue {}", batch.len()), said(block_on(queue.enqueue(&batch))))
@@ -125,6 +125,10 @@ fn ask(random: &mut Random, queue: &dyn WorkQueue, tokens: &[Token], last: u64) 
             let reason = ["why", " "][random.below(2) as usize];
             (format!("cancel {item} {reason}"), said(block_on(queue.cancel(item, reason, "me"))))
         }
+        12 => match random.below(4) {
+            0 => (format!("watch left by {holder}"), said(block_on(queue.leave_watch(holder)))),
+            _ => (format!("watch for {holder}"), said(block_on(queue.take_watch(holder, lease)))),
+        },
         _ => {
             let query = ItemQuery { state: None, kind: None, after: Some(item), limit: 3 };
             let look = (
@@ -181,6 +185,6 @@ fn both_queues_answer_alike() {
         let mut observed = block_on(postgres.statistics()).unwrap();
         observed.oldest_snapshot = None;
         assert_eq!(observed, expected, "seed {seed}: the numbers at the end");
-        assert!(said_at_all.len() >= 10, "every question is asked: {said_at_all:?}");
+        assert!(said_at_all.len() >= 11, "every question is asked: {said_at_all:?}");
     }
 }

@@ -379,7 +379,16 @@ fn the_matrix_of_the_queue_is_exactly_the_documented_one() {
         );
     }
     // Whoever takes backups reads everything, the days too.
-    let read = ["work_item", "work_ready", "work_wait", "work_lease", "work_done", "work_tally", "d20260102"];
+    let read = [
+        "work_item",
+        "work_ready",
+        "work_wait",
+        "work_lease",
+        "work_done",
+        "work_tally",
+        "work_watch",
+        "d20260102",
+    ];
     expected.extend(read.map(|t| format!("cutter_ro SELECT {t}")));
     expected.push("cutter_ro USAGE cutter_queue_day".to_owned());
     expected.extend(
@@ -395,6 +404,8 @@ fn the_matrix_of_the_queue_is_exactly_the_documented_one() {
             "take_over",
             "cancel",
             "retain",
+            "take_watch",
+            "leave_watch",
         ]
         .map(|f| format!("cutter_exec EXECUTE fn_work_{f}")),
     );

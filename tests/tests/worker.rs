@@ -129,6 +129,33 @@ fn a_worker_takes_nothing_while_the_server_has_no_connection_for_it() {
 }
 
 #[test]
+fn one_worker_watches_and_another_does_when_it_is_frozen_or_leaves() {
+    let d = Deployment::new();
+    d.register("LAW", &law(2, "the watch"));
+    let item = added(&d, "LAW");
+    let watcher = || d.run(&["queue", "stats"]).exits(0).json["watched_by"].clone();
+    let mut first = d.start(&WORKER);
+    until("the first gate", || shown(&d, &item).text("/gate") == "SG_cut_authz");
+    until("a watch", || !watcher().is_null());
+    let was = watcher();
+    let mut second = d.start(&WORKER);
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(watcher(), was, "one keeps the turn");
+    assert!(first.signal(Signal::STOP));
+    let _ = d.approve(&run_of(&d, "LAW"), "cut");
+    until("the second gate", || shown(&d, &item).text("/gate") == "SG_lifecycle_authz");
+    let now = watcher();
+    assert!(now != was && !now.is_null(), "the other watches: {now}");
+    assert!(first.signal(Signal::CONT));
+    assert!(second.signal(Signal::TERM));
+    let _ = second.wait().exits(0);
+    until("the first's turn", || watcher() == was);
+    assert!(first.signal(Signal::TERM));
+    let _ = first.wait().exits(0);
+    assert!(watcher().is_null(), "whoever leaves keeps no turn");
+}
+
+#[test]
 fn cancelling_a_parked_or_an_executing_item_stops_its_run_in_the_name_of_who_did() {
     let d = Deployment::new();
     d.register("PARKED", &law(3, "parked"));
@@ -225,6 +252,7 @@ fn numbers_are_served_on_loopback_alone() {
     for name in [
         "cutter_queue_ready_items 0",
         "cutter_queue_expired_leases 0",
+        "cutter_queue_watched 1",
         "cutter_worker_items_total{outcome=\"parked\"} 1",
     ] {
         assert!(numbers.contains(name), "{name} in {numbers}");

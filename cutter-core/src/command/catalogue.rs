@@ -331,6 +331,22 @@ pub const SIDE_EFFECTS: &[SideEffect] = &[
     of_holder("queue.hand_back", "WorkQueue.hand_back", "`Already`"),
     effect("queue.ready", "WorkQueue.ready", "(item, gate)", ON_QUEUE, "`Already`", "`ready.gate`"),
     effect(
+        "queue.take_watch",
+        "WorkQueue.take_watch",
+        "holder",
+        "`work_watch`",
+        "its lease begins anew",
+        "`false`: another has the turn",
+    ),
+    effect(
+        "queue.leave_watch",
+        "WorkQueue.leave_watch",
+        "holder",
+        "`work_watch`",
+        "nothing more",
+        "none: another's turn stands",
+    ),
+    effect(
         "queue.cancel",
         "WorkQueue.cancel",
         "item",

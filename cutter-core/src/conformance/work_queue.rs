@@ -85,6 +85,7 @@ where
             a_denied_risk_ends_the_item,
             a_pause_for_a_human_costs_no_attempt_and_ends_by_the_word_for_its_gate,
             a_handback_keeps_the_place_and_the_budget,
+            one_worker_at_a_time_has_the_turn_to_watch,
             a_cancellation_reaches_every_open_state_and_no_other,
             a_cancellation_races_a_completion_to_one_outcome,
             what_ended_never_changes,

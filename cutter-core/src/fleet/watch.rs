@@ -5,8 +5,10 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use super::step::{DOCUMENT_GATE, run_behind, waits_at};
 use crate::cut_request::SignalName;
@@ -21,18 +23,22 @@ use crate::port::{PortError, PortErrorKind, PortResult};
 use crate::queue::{ItemId, WorkItem};
 use crate::sidecar::Sidecar;
 
-/// Items looked at in one page.
-const PAGE: u32 = 200;
+/// Items looked at in one page, and under one lease of the turn: a page of runs that nobody read yet
+/// must be done within it.
+const PAGE: u32 = 50;
 /// A run in whose folder nothing changed is read again only so often: a person may have driven
 /// it on by hand.
 const REREAD: u32 = 10;
 
 /// Watches over parked items: each pass looks at all of them, and makes ready whose word came.
 ///
-/// It needs no lock and may run in every worker: a second word for an item is refused by the
-/// queue. What it remembers only saves work.
-#[derive(Debug, Default)]
+/// Every worker has one, and the one that has the turn ([`WorkQueue::take_watch`]) looks. Should two
+/// look at once, because one lost its turn and does not know yet, nothing is lost: a second word for
+/// an item is refused by the queue. What a watch remembers only saves work.
+#[derive(Debug)]
 pub struct Watch {
+    holder: Uuid,
+    lease: Duration,
     passes: u32,
     seen: BTreeMap<ItemId, Seen>,
 }
@@ -47,18 +53,37 @@ struct Seen {
 }
 
 impl Watch {
-    /// Nothing seen yet.
+    /// Nothing seen yet. The lease is how long others wait for this worker if it dies while it has
+    /// the turn.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub const fn new(holder: Uuid, lease: Duration) -> Self {
+        Self { holder, lease, passes: 0, seen: BTreeMap::new() }
+    }
+
+    /// Takes the turn, or keeps it, where no other worker has it. A watch that rests between its
+    /// passes asks at least twice in a lease.
+    ///
+    /// # Errors
+    /// The queue's.
+    pub async fn take_turn(&self, queue: &dyn WorkQueue) -> PortResult<bool> {
+        queue.take_watch(self.holder, self.lease).await
+    }
+
+    /// Leaves the turn to others, for a worker that stops.
+    ///
+    /// # Errors
+    /// The queue's. The turn then lasts until its lease runs out.
+    pub async fn leave(&self, queue: &dyn WorkQueue) -> PortResult<()> {
+        queue.leave_watch(self.holder).await
     }
 
     /// One pass over everything that waits for a person or a document. Gives back the items made
-    /// ready.
+    /// ready. Before each page it takes the turn anew; where that is another's by now, it ends.
     ///
     /// # Errors
-    /// The queue could not be read. An item whose run or folder cannot be read is looked at again
-    /// in the next pass.
+    /// The queue could not be read; or, after the pass, the first trouble of the surroundings that
+    /// kept an item from being looked at: another worker may see what this one cannot, so leave the
+    /// turn. An item whose own run or folder does not read is looked at again in the next pass.
     pub async fn pass(
         &mut self,
         ports: &Ports,
@@ -68,27 +93,34 @@ impl Watch {
         self.passes = self.passes.wrapping_add(1);
         let mut ready = Vec::new();
         let mut standing = BTreeSet::new();
-        let mut after = None;
-        loop {
+        let (mut after, mut trouble) = (None, None);
+        while self.take_turn(queue).await? {
             let state = Some(WorkItemState::AwaitingUserConfirmation);
             let query = ItemQuery { state, kind: None, after, limit: PAGE };
             let items = queue.list(&query).await?;
             for item in &items {
                 standing.insert(item.item);
                 let Some(gate) = item.gate.clone() else { continue };
-                if let Ok(true) = self.has_come(ports, requests, item, &gate).await
-                    && let Answer::Applied(_) = queue.ready(item.item, &gate).await?
-                {
-                    ready.push(item.item);
+                match self.has_come(ports, requests, item, &gate).await {
+                    Ok(true) => {
+                        if let Answer::Applied(_) = queue.ready(item.item, &gate).await? {
+                            ready.push(item.item);
+                        }
+                    }
+                    Ok(false) => {}
+                    Err(error) if is_of_surroundings(error.kind) => {
+                        trouble.get_or_insert(error);
+                    }
+                    Err(_) => {}
                 }
             }
             after = items.last().map(|item| item.item);
             if items.len() < usize::try_from(PAGE).unwrap_or(usize::MAX) {
+                self.seen.retain(|item, _| standing.contains(item));
                 break;
             }
         }
-        self.seen.retain(|item, _| standing.contains(item));
-        Ok(ready)
+        trouble.map_or(Ok(ready), Err)
     }
 
     async fn has_come(
@@ -123,6 +155,11 @@ impl Watch {
         self.seen.insert(item.item, Seen { gate: gate.to_owned(), folder, candidates: found });
         Ok(is_new)
     }
+}
+
+/// Whether it is the worker's way to its ports that is broken, and not one run.
+const fn is_of_surroundings(kind: PortErrorKind) -> bool {
+    matches!(kind, PortErrorKind::Unavailable | PortErrorKind::Denied | PortErrorKind::Deadline)
 }
 
 fn low(item: ItemId) -> u32 {

@@ -47,6 +47,8 @@ struct Model {
     items: BTreeMap<ItemId, WorkItem>,
     keys: BTreeMap<String, ItemId>,
     attempts: Vec<Attempt>,
+    /// Who watches over parked items, until when.
+    watch: Option<(Uuid, Timestamp)>,
 }
 
 impl MemoryWorkQueue {
@@ -60,6 +62,7 @@ impl MemoryWorkQueue {
             items: BTreeMap::new(),
             keys: BTreeMap::new(),
             attempts: Vec::new(),
+            watch: None,
         };
         let shared = Arc::new(Shared { model: Mutex::new(model), notice: Condvar::new() });
         Self { shared, seen: Arc::default() }
@@ -120,6 +123,10 @@ impl Model {
         let mut wanted: Vec<&WorkItem> = self.items.values().filter(|item| is_wanted(item)).collect();
         wanted.sort_by(|a, b| claim_order(a, b));
         wanted.iter().take(usize::try_from(limit).unwrap_or(usize::MAX)).map(|item| item.item).collect()
+    }
+
+    fn watched_by(&self) -> Option<Uuid> {
+        self.watch.filter(|(_, until)| *until > self.now).map(|(holder, _)| holder)
     }
 
     fn of_state(&self, state: WorkItemState) -> impl Iterator<Item = &WorkItem> {
@@ -250,6 +257,22 @@ impl WorkQueue for MemoryWorkQueue {
         Ok(answer)
     }
 
+    async fn take_watch(&self, holder: Uuid, lease: Duration) -> PortResult<bool> {
+        bounds("take_watch", 0, Some(lease))?;
+        let mut model = self.lock();
+        let is_mine = model.watched_by().is_none_or(|by| by == holder);
+        if is_mine {
+            model.watch = Some((holder, after(model.now, lease)));
+        }
+        Ok(is_mine)
+    }
+
+    async fn leave_watch(&self, holder: Uuid) -> PortResult<()> {
+        let mut model = self.lock();
+        model.watch = model.watch.filter(|(by, _)| *by != holder);
+        Ok(())
+    }
+
     async fn cancel(&self, item: ItemId, reason: &str, actor: &str) -> PortResult<Answer> {
         Ok(self.write(item, &Operation::Cancel { reason: reason.to_string(), actor: actor.to_string() }))
     }
@@ -289,6 +312,7 @@ impl WorkQueue for MemoryWorkQueue {
             oldest_lease: model.of_state(WorkItemState::Executing).filter_map(|item| item.claimed_at).min(),
             expired_leases: model.items.values().filter(|i| i.lease_until.is_some_and(|u| u <= now)).count()
                 as u64,
+            watched_by: model.watched_by(),
             oldest_snapshot: None,
         })
     }

@@ -101,6 +101,8 @@ pub struct QueueStatistics {
     pub oldest_lease: Option<Timestamp>,
     /// Leases that ran out and nobody took over yet.
     pub expired_leases: u64,
+    /// Which worker has the turn to watch over parked items; `None`: nobody has, so no word is seen.
+    pub watched_by: Option<Uuid>,
     /// Since when the oldest snapshot is held open, by whomever: it keeps the store from removing
     /// what claims must then step over. `None`: there is none, or it cannot be told.
     pub oldest_snapshot: Option<Timestamp>,
@@ -200,6 +202,21 @@ pub trait WorkQueue: Send + Sync {
     /// # Errors
     /// None of its own.
     async fn ready(&self, item: ItemId, gate: &str) -> PortResult<Answer>;
+
+    /// Whether it is this worker's turn to watch over parked items. It is if nobody has the turn, or
+    /// its lease ran out, or the worker has it already; then its lease begins anew. One worker
+    /// watches for all: what a look costs depends on what is parked, not on how many workers there
+    /// are. The turn saves work and guards nothing: who lost it may end its look.
+    ///
+    /// # Errors
+    /// `Invalid` for a lease out of bounds.
+    async fn take_watch(&self, holder: Uuid, lease: Duration) -> PortResult<bool>;
+
+    /// Gives the turn to watch to whoever asks next; nothing happens if another has it.
+    ///
+    /// # Errors
+    /// None of its own.
+    async fn leave_watch(&self, holder: Uuid) -> PortResult<()>;
 
     /// Gives an item up, wherever it stands; the reason is recorded. Its holder, if it has one,
     /// finds out at its next heartbeat.

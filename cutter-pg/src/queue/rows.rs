@@ -127,6 +127,7 @@ pub(super) fn statistics(row: &Row) -> Result<QueueStatistics, PgError> {
         oldest_ready: timestamp_opt(row, "oldest_ready")?,
         oldest_lease: timestamp_opt(row, "oldest_lease")?,
         expired_leases: unsigned(row, "expired_leases")?,
+        watched_by: get(row, "watched_by")?,
         oldest_snapshot: timestamp_opt(row, "oldest_snapshot")?,
     })
 }

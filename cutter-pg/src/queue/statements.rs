@@ -30,6 +30,8 @@ pub(super) struct Statements {
     pub(super) fail: Statement,
     pub(super) await_user: Statement,
     pub(super) ready: Statement,
+    pub(super) take_watch: Statement,
+    pub(super) leave_watch: Statement,
     pub(super) cancel: Statement,
     pub(super) retain: Statement,
     pub(super) statistics: Statement,
@@ -53,6 +55,8 @@ impl Statements {
             fail: function(client, "fn_work_fail($1, $2, $3, $4, $5, $6, $7, $8)")?,
             await_user: function(client, "fn_work_await_user($1, $2, $3, $4)")?,
             ready: function(client, "fn_work_ready($1, $2)")?,
+            take_watch: function(client, "fn_work_take_watch($1, $2)")?,
+            leave_watch: function(client, "fn_work_leave_watch($1)")?,
             cancel: function(client, "fn_work_cancel($1, $2, $3)")?,
             retain: client.prepare(
                 "SELECT day::text AS day, items, next_after FROM cutter_queue.fn_work_retain($1, $2, $3)",

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use cutter_core::machine::work_item::WorkItemState;
 use cutter_core::port::work_queue::{QueueStatistics, WorkQueue as _};
 use cutter_pg::PgQueue;
 use cutter_pg::login::Login;
@@ -68,6 +69,7 @@ fn show(cx: &Context, s: &QueueStatistics) -> Outcome {
         "oldest_ready": s.oldest_ready.map(|t| t.to_string()),
         "oldest_lease": s.oldest_lease.map(|t| t.to_string()),
         "expired_leases": s.expired_leases,
+        "watched_by": s.watched_by.map(|holder| holder.to_string()),
         "oldest_snapshot": s.oldest_snapshot.map(|t| t.to_string()),
     });
     cx.out.result(|| people(s), &value)
@@ -116,9 +118,20 @@ fn people(s: &QueueStatistics) -> String {
         ("longest wait for a claim", age(s.now, s.oldest_ready)),
         ("oldest lease", age(s.now, s.oldest_lease)),
         ("leases that ran out", paint(expired, s.expired_leases)),
+        ("watched by", watcher(s)),
         ("oldest snapshot held open", paint(if old { WARN } else { GOOD }, age(s.now, s.oldest_snapshot))),
     ]));
     text
+}
+
+/// Who looks for the words that parked items wait for; nobody is no trouble while none is parked.
+fn watcher(s: &QueueStatistics) -> String {
+    let is_missed = s.count(WorkItemState::AwaitingUserConfirmation) > 0;
+    match s.watched_by {
+        Some(holder) => holder.to_string(),
+        None if is_missed => paint(WARN, "nobody: parked items stay where they are until a worker runs"),
+        None => "-".to_owned(),
+    }
 }
 
 pub(super) fn retain(cx: &Context, args: &RetainArgs) -> Outcome {

@@ -30,7 +30,7 @@ use crate::failure::Failure;
 use crate::wire;
 
 /// How many times as long as a look took the next one waits at least, and the most that it waits for that:
-/// where thousands are parked, the looks of many workers must leave the processors to their hands.
+/// where thousands are parked, looks must leave the processors to the hands.
 const REST: u32 = 9;
 const LONGEST_REST: Duration = Duration::from_secs(10);
 
@@ -262,35 +262,56 @@ impl Crew {
         self.wake();
     }
 
-    /// Looks for approvals, for documents that became free, and for signals of cut requests.
+    /// Looks for approvals, for documents that became free, and for signals of cut requests, while it is
+    /// this worker's turn.
     fn eye(&self) {
         let queue = self.queue();
-        let mut watch = Watch::new();
+        let mut watch = Watch::new(self.holder, self.lease);
         let mut opened = None;
+        let mut next_look = Instant::now();
         while !self.is_stopping() {
-            let (began, mut rest) = (Instant::now(), self.poll);
-            if opened.is_none() {
-                match wire::open(&self.config, &self.cx.out) {
-                    Ok(open) => opened = Some(open),
-                    Err(failure) => self.cx.out.warn(format!("watching: {}; trying again", failure.what)),
-                }
-            }
-            if let Some(open) = &opened {
-                let requests = open.requests.as_ref();
-                let looked = block_on(async {
-                    watch.pass(&open.ports, requests, &queue).await?;
-                    enqueue_signals(requests, &queue, &self.caller, wire::now(), SIGNALS).await
-                });
-                match looked {
-                    Ok(_) => rest = rest.max((began.elapsed() * REST).min(LONGEST_REST)),
-                    Err(error) => {
-                        self.complain("watching", &error);
-                        opened = None;
+            match block_on(watch.take_turn(&queue)) {
+                Ok(true) if next_look <= Instant::now() => {
+                    let began = Instant::now();
+                    if !self.look(&mut opened, &mut watch, &queue) {
+                        // Another worker may see what this one cannot: leave the turn, and the time to take it.
+                        let _ = block_on(watch.leave(&queue));
+                        self.sleep(self.lease / 2);
+                        continue;
                     }
+                    let rest = self.poll.max((began.elapsed() * REST).min(LONGEST_REST));
+                    next_look = Instant::now() + rest;
                 }
+                Ok(_) => {}
+                Err(error) => self.complain("asking whose turn it is to watch", &error),
             }
-            self.sleep(rest);
+            // Both who has the turn and who waits for it ask a few times in a lease.
+            let until_look = next_look.saturating_duration_since(Instant::now()).max(self.poll);
+            self.sleep(until_look.min(self.lease / 3));
         }
+        // If it cannot be said, the lease runs out.
+        let _ = block_on(watch.leave(&queue));
+    }
+
+    /// One look. `false`: it could not be made.
+    fn look(&self, opened: &mut Option<wire::Opened>, watch: &mut Watch, queue: &PgQueue) -> bool {
+        if opened.is_none() {
+            match wire::open(&self.config, &self.cx.out) {
+                Ok(open) => *opened = Some(open),
+                Err(failure) => self.cx.out.warn(format!("watching: {}; trying again", failure.what)),
+            }
+        }
+        let Some(open) = opened.as_ref() else { return false };
+        let requests = open.requests.as_ref();
+        let looked = block_on(async {
+            watch.pass(&open.ports, requests, queue).await?;
+            enqueue_signals(requests, queue, &self.caller, wire::now(), SIGNALS).await
+        });
+        if let Err(error) = &looked {
+            self.complain("watching", error);
+            *opened = None;
+        }
+        looked.is_ok()
     }
 }
 

@@ -91,6 +91,12 @@ fn numbers(crew: &Crew, s: &QueueStatistics) -> String {
     gauge(&mut registry, "queue_expired_leases", "Leases that ran out", whole(s.expired_leases));
     gauge(
         &mut registry,
+        "queue_watched",
+        "1 while some worker looks for the words that parked items wait for",
+        i64::from(s.watched_by.is_some()),
+    );
+    gauge(
+        &mut registry,
         "queue_oldest_snapshot_seconds",
         "Age of the oldest snapshot held open; old ones make claims slow",
         age(s.oldest_snapshot),

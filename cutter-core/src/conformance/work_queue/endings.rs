@@ -197,6 +197,34 @@ pub(super) async fn statistics_count_every_state(test: &QueueUnderTest) -> Held 
     equal("ready, expired", (3, 1), (after.ready, after.expired_leases))
 }
 
+pub(super) async fn one_worker_at_a_time_has_the_turn_to_watch(test: &QueueUnderTest) -> Held {
+    let queue = test.queue();
+    refused("no lease", &[PortErrorKind::Invalid], queue.take_watch(id(1), Duration::ZERO).await)?;
+    refused("too long a lease", &[PortErrorKind::Invalid], queue.take_watch(id(1), LEASE_MAX * 2).await)?;
+    equal("nobody watches", None, queue.statistics().await?.watched_by)?;
+    let turns =
+        at_once(12, |i| block_on(test.workers[i % test.workers.len()].take_watch(id(i as u64), LEASE)))?;
+    let turns = turns.into_iter().collect::<PortResult<Vec<_>>>()?;
+    equal("one of many", 1, turns.iter().filter(|is_mine| **is_mine).count())?;
+    let first = id(turns.iter().position(|is_mine| *is_mine).unwrap_or_default() as u64);
+    let (second, third) = (id(100), id(101));
+    equal("it is the one", Some(first), queue.statistics().await?.watched_by)?;
+    test.pass(40);
+    equal("it goes on", true, queue.take_watch(first, LEASE).await?)?;
+    test.pass(40);
+    equal("its lease began anew", false, queue.take_watch(second, LEASE).await?)?;
+    queue.leave_watch(second).await?;
+    equal("nobody leaves for another", false, queue.take_watch(second, LEASE).await?)?;
+    test.pass(21);
+    equal("its lease ran out", None, queue.statistics().await?.watched_by)?;
+    equal("a lapsed turn is anybody's", true, queue.take_watch(second, LEASE).await?)?;
+    equal("the first lost it", false, queue.take_watch(first, LEASE).await?)?;
+    queue.leave_watch(second).await?;
+    queue.leave_watch(second).await?;
+    equal("left", None, queue.statistics().await?.watched_by)?;
+    equal("free at once", true, queue.take_watch(third, LEASE).await?)
+}
+
 pub(super) async fn retention_drops_whole_days_with_their_keys(test: &QueueUnderTest) -> Held {
     const DAY: u64 = 86_400;
     let queue = test.queue();
