@@ -146,6 +146,15 @@ impl Folder {
         }
     }
 
+    /// As [`Self::folder`]; what is no folder, or a link, is not there.
+    pub(crate) fn folder_if_any(&self, name: &str) -> FileResult<Option<Self>> {
+        match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => self.folder(name),
+            Ok(_) | Err(Errno::NOENT) => Ok(None),
+            Err(e) => Err(self.failed("open folder", name, e)),
+        }
+    }
+
     /// The folder `name` in this one, made durably where missing.
     pub fn make_folder(&self, name: &str) -> FileResult<Self> {
         match rustix::fs::mkdirat(&self.fd, name, FOLDER_MODE) {

@@ -196,12 +196,22 @@ impl FolderKb {
     }
 
     /// Paths of all documents that begin with `prefix` (bytes, not folders), sorted by
-    /// bytes. Hidden files, editors' `~` copies and links are left out.
+    /// bytes. Hidden files, editors' `~` copies and links are left out. The folders above are
+    /// opened and not read: what stands beside them costs nothing.
     pub fn list(&self, prefix: &str) -> FileResult<Vec<String>> {
-        let mut found = Vec::new();
-        if let Some(root) = self.open_root()? {
-            walk(&root, "", prefix, &mut found)?;
+        let Some(mut folder) = self.open_root()? else { return Ok(Vec::new()) };
+        let above = prefix.rfind('/').map_or("", |end| &prefix[..=end]);
+        for name in above.split_terminator('/') {
+            if check_name(name).is_err() || name.ends_with('~') {
+                return Ok(Vec::new());
+            }
+            match folder.folder_if_any(name)? {
+                Some(inner) => folder = inner,
+                None => return Ok(Vec::new()),
+            }
         }
+        let mut found = Vec::new();
+        walk(&folder, above, prefix, &mut found)?;
         found.sort();
         Ok(found)
     }

@@ -76,12 +76,12 @@ fn a_fleet_that_is_killed_frozen_and_cut_off_ends_every_run_once() {
     let registered = d.added_since(&before);
 
     let started = Instant::now();
-    let is_over = AtomicBool::new(false);
+    let (is_over, board) = (AtomicBool::new(false), people::Board::default());
     let figures = std::thread::scope(|scope| {
         let helpers = (size.workers as u64 / 4).max(2);
         for helper in 0..helpers {
-            let (d, is_over, seed) = (&d, &is_over, dice.below(u64::MAX));
-            scope.spawn(move || people::approve(d, is_over, seed, helper, helpers));
+            let (d, board, is_over, seed) = (&d, &board, &is_over, dice.below(u64::MAX));
+            scope.spawn(move || people::approve(d, board, is_over, seed, (helper, helpers)));
         }
         let mut chaos =
             Chaos::begin(&d, &server, &mut dice, size.workers, size.lease, size.restarts, size.runs);

@@ -79,6 +79,10 @@ struct Where {
     /// Folder of the knowledge base [env: CUTTER_KB_DIR] [default: of cutter.toml].
     #[arg(long, value_name = "DIR")]
     kb_dir: Option<PathBuf>,
+    /// Folder of the run within the knowledge base, or any document in it, where you know it: then
+    /// it is not searched for among all.
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<String>,
     /// What to look at; else the newest request or stop.
     #[arg(long = "for", value_enum, value_name = "WHAT")]
     purpose: Option<For>,
@@ -92,7 +96,8 @@ struct Where {
 #[command(after_help = "\
 Examples:
   cutter sovereign show --run-id RUN
-  cutter sovereign show --run-id RUN --for lifecycle --kb-dir /mnt/kb")]
+  cutter sovereign show --run-id RUN --for lifecycle --kb-dir /mnt/kb
+  cutter sovereign show --run-id RUN --folder knowledge/dev/laws/charter/v7317a5d40cdd0553-automation-cut-20260520")]
 struct ShowArgs {
     #[command(flatten)]
     place: Where,
@@ -199,9 +204,17 @@ fn kb_of(config: &Config, place: &Where) -> Result<Arc<dyn KnowledgeBase>, Failu
     }
 }
 
+fn folder_of(kb: &dyn KnowledgeBase, place: &Where) -> Result<RunFolder, Failure> {
+    let run_id = &place.run.run_id;
+    match &place.folder {
+        Some(folder) => RunFolder::at(kb, run_id, folder),
+        None => RunFolder::find(kb, run_id),
+    }
+}
+
 fn sign(cx: &Context, config: &Config, place: &Where, signing: Signing) -> Outcome {
     let kb = kb_of(config, place)?;
-    let folder = RunFolder::find(&*kb, &place.run.run_id)?;
+    let folder = folder_of(&*kb, place)?;
     let asked = folder.asked(place.purpose.map(Purpose::from))?;
     let answered = answer(cx, config, &*kb, &folder, asked, &signing)?;
     cx.out.result(|| answered.people(), &answered)
@@ -219,29 +232,48 @@ impl RunFolder {
     /// Finds a run's folder by its date and by what its documents say.
     pub(crate) fn find(kb: &dyn KnowledgeBase, run_id: &RunId) -> Result<Self, Failure> {
         let all = block_on(kb.list(LAWS_ROOT))?;
-        let mut folders: Vec<&str> = all.iter().filter_map(|path| Some(path.rsplit_once('/')?.0)).collect();
-        folders.dedup();
-        for folder in folders.into_iter().filter(|f| asked::may_be_folder_of(f, run_id)) {
-            let inside = |path: &&String| path.rsplit_once('/').is_some_and(|(f, _)| f == folder);
-            let paths: Vec<String> = all.iter().filter(inside).cloned().collect();
-            let own = |path: &&String| {
-                let name = path.rsplit('/').next().unwrap_or(path);
-                DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators())
-            };
+        Self::among(kb, run_id, &all)?.ok_or_else(|| {
+            let mut failure = Failure::no_run(run_id.as_str());
+            failure.what = format!("the knowledge base holds no documents of {run_id}");
+            failure
+        })
+    }
+
+    /// The run's folder where it is known, by its own path or that of a document in it.
+    fn at(kb: &dyn KnowledgeBase, run_id: &RunId, place: &str) -> Result<Self, Failure> {
+        let place = place.trim_end_matches('/');
+        let folder = match place.rsplit_once('/') {
+            Some((folder, _)) if place.ends_with(".md") => folder,
+            _ => place,
+        };
+        let inside = block_on(kb.list(folder))?;
+        Self::among(kb, run_id, &inside)?.ok_or_else(|| {
+            let mut failure = Failure::no_run(run_id.as_str());
+            failure.what = format!("{folder} holds no documents of {run_id}");
+            failure.next(format!("cutter sovereign show --run-id {run_id}"))
+        })
+    }
+
+    /// The folder among these documents whose first one names the run.
+    fn among(kb: &dyn KnowledgeBase, run_id: &RunId, all: &[String]) -> Result<Option<Self>, Failure> {
+        let own = |path: &&&str| {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators())
+        };
+        for (folder, paths) in asked::folders_of(all, run_id) {
             let Some(first) = paths.iter().find(own) else { continue };
             if !read(kb, first)?.is_some_and(|text| asked::is_document_of(&text, run_id)) {
                 continue;
             }
             let mut documents = Vec::new();
             for path in paths.iter().filter(|path| asked::may_ask(path)) {
-                documents.extend(read(kb, path)?.map(|text| (path.clone(), text)));
+                documents.extend(read(kb, path)?.map(|text| ((*path).to_owned(), text)));
             }
             let asks = asked::asks(&documents, run_id);
-            return Ok(Self { run_id: run_id.clone(), folder: folder.to_owned(), paths, asks });
+            let paths = paths.into_iter().map(ToOwned::to_owned).collect();
+            return Ok(Some(Self { run_id: run_id.clone(), folder: folder.to_owned(), paths, asks }));
         }
-        let mut failure = Failure::no_run(run_id.as_str());
-        failure.what = format!("the knowledge base holds no documents of {run_id}");
-        Err(failure)
+        Ok(None)
     }
 
     /// The ask to answer.
@@ -275,7 +307,7 @@ fn read(kb: &dyn KnowledgeBase, path: &str) -> Result<Option<String>, Failure> {
 
 fn show(cx: &Context, config: &Config, place: &Where) -> Outcome {
     let kb = kb_of(config, place)?;
-    let folder = RunFolder::find(&*kb, &place.run.run_id)?;
+    let folder = folder_of(&*kb, place)?;
     let asked = folder.asked(place.purpose.map(Purpose::from))?;
     let ask = &asked.ask;
     let answers = folder.answers(asked);

@@ -89,6 +89,18 @@ fn the_sovereign_needs_the_knowledge_base_and_a_key_alone() {
     for part in ["Cut Authorization Request", "voice code", "writer_digest", "Units"] {
         assert!(shown.contains(part), "{part}");
     }
+    // Whoever knows the folder, or a document in it, has it searched for nowhere else.
+    let request = bench.status(&run)["paused_at"]["request_kb_id"].as_str().unwrap().to_owned();
+    let (folder, _) = request.rsplit_once('/').unwrap();
+    for place in [request.as_str(), folder, &format!("{folder}/")] {
+        let show = ["sovereign", "show", "--run-id", &run, "--kb-dir", kb, "--folder", place, "--json"];
+        assert_eq!(sovereign(&show).expect(0).json()["request_path"], request.as_str(), "{place}");
+    }
+    for wrong in ["knowledge/dev/laws/elsewhere", "index.md"] {
+        let show = ["sovereign", "show", "--run-id", &run, "--kb-dir", kb, "--folder", wrong, "--json"];
+        let refused = sovereign(&show).expect(66).json();
+        assert!(refused["error"]["what"].as_str().unwrap().contains("holds no documents of"), "{refused}");
+    }
     let approve = ["sovereign", "approve", "--run-id", &run, "--kb-dir", kb, "--key", key.to_str().unwrap()];
     sovereign(&approve).expect(0);
     assert_eq!(bench.resume(&run).expect(0).json()["state"], "awaiting_lifecycle_authorization");

@@ -1,5 +1,6 @@
 //! What a run asks of the sovereign, read from the knowledge base alone.
 
+use alloc::collections::BTreeMap;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -67,6 +68,20 @@ pub fn may_be_folder_of(folder: &str, run_id: &RunId) -> bool {
     folder.rsplit('/').next().is_some_and(|name| {
         name.split_once("-automation-cut-").is_some_and(|(_, suffix)| suffix.starts_with(&date))
     })
+}
+
+/// The folders among these paths that may be a run's, each with the documents directly in it. One
+/// look at each path, however many folders there are.
+#[must_use]
+pub fn folders_of<'p>(paths: &'p [String], run_id: &RunId) -> BTreeMap<&'p str, Vec<&'p str>> {
+    let mut folders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for path in paths {
+        if let Some((folder, _)) = path.rsplit_once('/') {
+            folders.entry(folder).or_default().push(path);
+        }
+    }
+    folders.retain(|folder, _| may_be_folder_of(folder, run_id));
+    folders
 }
 
 /// Whether a document's first line names the run.
@@ -158,6 +173,23 @@ mod tests {
         assert!(may_be_folder_of(&folder("20260520-1011"), &run()));
         assert!(!may_be_folder_of(&folder("20260521"), &run()));
         assert!(!may_be_folder_of("knowledge/dev/laws/x", &run()));
+    }
+
+    #[test]
+    fn the_documents_of_a_folder_are_those_directly_in_it() {
+        let day = "knowledge/dev/laws/x/v008a06ace23a96ea-automation-cut-20260520";
+        let paths = [
+            format!("{day}-1011/01-source-pin-2026-05-20.md"),
+            format!("{day}/01-source-pin-2026-05-20.md"),
+            format!("{day}/kept/01-source-pin-2026-05-20.md"),
+            format!("{day}/02-mark-2026-05-20.md"),
+            "knowledge/dev/laws/x/v008a06ace23a96ea-automation-cut-20260521/02-mark-2026-05-21.md".into(),
+            "index.md".into(),
+        ];
+        let later = format!("{day}-1011");
+        let expected =
+            [(later.as_str(), alloc::vec![&*paths[0]]), (day, alloc::vec![&*paths[1], &*paths[3]])];
+        assert_eq!(folders_of(&paths, &run()), expected.into_iter().collect());
     }
 
     #[test]
