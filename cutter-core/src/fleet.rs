@@ -10,14 +10,14 @@
 //! is the run's own affair (lock, compare-and-set, fence), so a worker that lost its lease and
 //! goes on does no harm: whatever it still writes is refused.
 
+mod behind;
 mod job;
 mod risk;
 mod step;
 mod watch;
 
+pub use behind::run_behind;
 pub use job::{CutJob, Job, KIND_CUT, KIND_REQUEST, KIND_RUN};
 pub use risk::RunRisk;
-pub use step::{
-    DOCUMENT_GATE, Disposition, Worked, disposition, run_behind, settle, stop_cancelled, work_on,
-};
+pub use step::{DOCUMENT_GATE, Disposition, Worked, disposition, settle, stop_cancelled, work_on};
 pub use watch::{Watch, enqueue_signals};

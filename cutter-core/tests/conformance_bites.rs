@@ -105,6 +105,7 @@ enum StoreFault {
     LocksTwice,
     ForgetsRelease,
     SortsClaimsAsText,
+    LoadsInItsOwnOrder,
 }
 
 struct BrokenStore {
@@ -120,6 +121,14 @@ impl RunStore for BrokenStore {
 
     async fn load(&self, run_id: &RunId) -> PortResult<Option<StoredRevision>> {
         self.inner.load(run_id).await
+    }
+
+    async fn load_many(&self, run_ids: &[RunId]) -> PortResult<Vec<Option<StoredRevision>>> {
+        let mut run_ids = run_ids.to_vec();
+        if self.fault == StoreFault::LoadsInItsOwnOrder {
+            run_ids.sort();
+        }
+        self.inner.load_many(&run_ids).await
     }
 
     async fn load_revision(&self, run_id: &RunId, revision: u64) -> PortResult<Option<StoredRevision>> {
@@ -198,6 +207,7 @@ fn a_broken_run_store_is_found() {
         (StoreFault::LocksTwice, "the_lock_has_one_holder_until_it_is_dropped"),
         (StoreFault::ForgetsRelease, "the_lock_has_one_holder_until_it_is_dropped"),
         (StoreFault::SortsClaimsAsText, "a_successor_takes_the_next_generation"),
+        (StoreFault::LoadsInItsOwnOrder, "several_runs_are_loaded_in_the_order_asked_for"),
     ] {
         let build = || async {
             let store: Arc<dyn RunStore> =

@@ -35,7 +35,7 @@ use cutter_core::port::run_store::{
 use cutter_core::port::{CasOutcome, PortError, PortErrorKind, PortResult};
 use postgres::Row;
 
-use self::answers::{PutClaim, Taken, asking, cas, holder_of, revision_of, saved};
+use self::answers::{PutClaim, Taken, asking, cas, holder_of, newest, revision_of, saved};
 use self::lease::{HeldLease, Leases, Newest};
 use self::session::{Access, Sessions, Statements};
 use self::splice::{Text, WHOLE_EVERY};
@@ -299,6 +299,23 @@ impl RunStore for PgRunStore {
         .await
     }
 
+    async fn load_many(&self, run_ids: &[RunId]) -> PortResult<Vec<Option<StoredRevision>>> {
+        let runs: Vec<String> = run_ids.iter().map(ToString::to_string).collect();
+        self.call("load_many", Access::Read, move |s| {
+            let rows = s.all(
+                "SELECT r.revision, cutter_run.fn_run_text(r.run_id, r.revision) AS body
+                 FROM unnest($1::text[]) WITH ORDINALITY AS asked(run_id, place)
+                 LEFT JOIN LATERAL (
+                     SELECT v.run_id, v.revision FROM cutter_run.revision v
+                     WHERE v.run_id = asked.run_id COLLATE \"C\" ORDER BY v.revision DESC LIMIT 1
+                 ) r ON true ORDER BY asked.place",
+                &[&runs],
+            )?;
+            newest(&rows, runs.len())
+        })
+        .await
+    }
+
     async fn load_revision(&self, run_id: &RunId, revision: u64) -> PortResult<Option<StoredRevision>> {
         let Ok(number) = bigint(revision) else { return Ok(None) };
         let run = run_id.to_string();
@@ -317,7 +334,6 @@ impl RunStore for PgRunStore {
         self.save(run_id, expected, bytes, false).await
     }
 
-    /// One statement.
     async fn publish_last(&self, run_id: &RunId, expected: u64, bytes: &[u8]) -> PortResult<CasOutcome<u64>> {
         self.save(run_id, expected, bytes, true).await
     }

@@ -3,6 +3,11 @@
 //! run means for its item.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "work/deaf.rs"]
+mod deaf;
+#[path = "work/together.rs"]
+mod together;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +20,7 @@ use cutter_core::fleet::{
 };
 use cutter_core::id::RunId;
 use cutter_core::machine::work_item::WorkItemState as S;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, MemoryWorkQueue, World, block_on};
+use cutter_core::memory::{FaultPlan, MemoryWorkQueue, World, block_on};
 use cutter_core::plan::PlanSettings;
 use cutter_core::port::cut_request::CutRequests;
 use cutter_core::port::effect::ReviewVerdict;
@@ -153,41 +158,6 @@ fn a_word_that_does_not_count_wakes_the_run_once_and_not_again() {
     }
     // The same name with other bytes is a new word; so is any change of the folder.
     shop.world().file(&format!("{}-2.md", path.trim_end_matches(".md")), b"really\n");
-    assert_eq!(shop.look(), [id]);
-}
-
-#[test]
-fn one_of_several_watches_looks_and_another_does_when_that_one_died() {
-    let mut shop = Shop::new(12);
-    let mut other = Watch::new(Uuid::from_u128(78), LEASE);
-    let id = shop.add(&shop.job(SMALL), None);
-    let worked = shop.turn();
-    assert!(shop.look().is_empty());
-    shop.sign(&worked, ReviewVerdict::Approve);
-    let (ports, requests) = shop.ports();
-    let look = |watch: &mut Watch| block_on(watch.pass(&ports, requests.as_ref(), &shop.queue)).unwrap();
-    assert!(look(&mut other).is_empty(), "it is not its turn");
-    shop.queue.advance(LEASE);
-    assert_eq!(look(&mut other), [id], "the first is dead");
-    assert!(!block_on(shop.watch.take_turn(&shop.queue)).unwrap());
-    block_on(other.leave(&shop.queue)).unwrap();
-    assert!(block_on(shop.watch.take_turn(&shop.queue)).unwrap(), "left, and free at once");
-}
-
-#[test]
-fn a_watch_that_cannot_see_says_so_and_one_that_can_makes_ready() {
-    let mut shop = Shop::new(13);
-    let id = shop.add(&shop.job(SMALL), None);
-    let worked = shop.turn();
-    shop.sign(&worked, ReviewVerdict::Approve);
-    for (port, op) in [("knowledge_base", "list"), ("knowledge_base", "read"), ("run_store", "load")] {
-        let kind = FaultKind::Fail { kind: PortErrorKind::Unavailable, times: 1 };
-        let memory = shop.world().process_with(FaultPlan::one(Fault::on(port, op, kind))).ports();
-        let (requests, ports) = (memory.requests.clone(), Ports::from(memory));
-        let mut blind = Watch::new(HOLDER, LEASE);
-        let error = block_on(blind.pass(&ports, requests.as_ref(), &shop.queue)).unwrap_err();
-        assert_eq!((error.port, error.kind), (port, PortErrorKind::Unavailable), "{op}");
-    }
     assert_eq!(shop.look(), [id]);
 }
 

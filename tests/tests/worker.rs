@@ -142,7 +142,7 @@ fn one_worker_watches_and_another_does_when_it_is_frozen_or_leaves() {
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(watcher(), was, "one keeps the turn");
     assert!(first.signal(Signal::STOP));
-    let _ = d.approve(&run_of(&d, "LAW"), "cut");
+    d.approve(&run_of(&d, "LAW"), "cut");
     until("the second gate", || shown(&d, &item).text("/gate") == "SG_lifecycle_authz");
     let now = watcher();
     assert!(now != was && !now.is_null(), "the other watches: {now}");

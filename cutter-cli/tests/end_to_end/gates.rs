@@ -99,7 +99,7 @@ fn the_sovereign_needs_the_knowledge_base_and_a_key_alone() {
     for wrong in ["knowledge/dev/laws/elsewhere", "index.md"] {
         let show = ["sovereign", "show", "--run-id", &run, "--kb-dir", kb, "--folder", wrong, "--json"];
         let refused = sovereign(&show).expect(66).json();
-        assert!(refused["error"]["what"].as_str().unwrap().contains("holds no documents of"), "{refused}");
+        assert!(refused["error"]["message"].as_str().unwrap().contains("holds no documents of"), "{refused}");
     }
     let approve = ["sovereign", "approve", "--run-id", &run, "--kb-dir", kb, "--key", key.to_str().unwrap()];
     sovereign(&approve).expect(0);

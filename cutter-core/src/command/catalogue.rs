@@ -412,6 +412,7 @@ pub const READS: &[&str] = &[
     "Reader.units",
     "Reader.evidence",
     "RunStore.load",
+    "RunStore.load_many",
     "RunStore.load_revision",
     "RunStore.lock_holder",
     "RunStore.stop_request",

@@ -37,6 +37,7 @@ where
             a_stale_publisher_is_refused_and_writes_nothing,
             of_many_publishers_one_applies,
             older_revisions_stay,
+            several_runs_are_loaded_in_the_order_asked_for,
             a_run_that_is_not_there_takes_no_revision,
             the_lock_has_one_holder_until_it_is_dropped,
             of_many_lockers_one_holds,
@@ -133,6 +134,22 @@ async fn older_revisions_stay(store: &Store) -> Held {
         equal("the revision", expected, found)?;
     }
     Ok(())
+}
+
+async fn several_runs_are_loaded_in_the_order_asked_for(store: &Store) -> Held {
+    equal("none of none", Vec::new(), store.port.load_many(&[]).await?)?;
+    for n in [1, 2, 3] {
+        store.port.create(&run_id(n), b"1").await?;
+    }
+    store.port.publish(&run_id(2), 1, b"2").await?;
+    let asked = [3, 9, 2, 3].map(run_id);
+    let mut expected = Vec::new();
+    for run in &asked {
+        expected.push(store.port.load(run).await?);
+    }
+    let revisions: Vec<Option<u64>> = expected.iter().map(|r| r.as_ref().map(|r| r.revision)).collect();
+    equal("one by one", Vec::from([Some(1), None, Some(2), Some(1)]), revisions)?;
+    equal("at once", expected, store.port.load_many(&asked).await?)
 }
 
 async fn a_run_that_is_not_there_takes_no_revision(store: &Store) -> Held {

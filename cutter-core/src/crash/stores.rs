@@ -89,6 +89,10 @@ impl RunStore for StruckRuns {
         self.life.call(RUNS, "load", self.inner.load(run_id)).await
     }
 
+    async fn load_many(&self, run_ids: &[RunId]) -> PortResult<Vec<Option<StoredRevision>>> {
+        self.life.call(RUNS, "load_many", self.inner.load_many(run_ids)).await
+    }
+
     async fn load_revision(&self, run_id: &RunId, revision: u64) -> PortResult<Option<StoredRevision>> {
         self.life.call(RUNS, "load_revision", self.inner.load_revision(run_id, revision)).await
     }

@@ -51,9 +51,29 @@ pub async fn cut(ports: &Ports, caller: &Caller, request: NewRun) -> Result<Driv
     {
         return super::resume::resume(ports, caller, run_id, &super::ResumeOptions::default()).await;
     }
-    match begin_run(ports, caller, &request).await? {
-        Begin::Run(run) => run.drive().await,
-        Begin::Done(driven) => Ok(*driven),
+    let begun = begin_run(ports, caller, &request).await;
+    match (begun, &request.run_id) {
+        (Ok(Begin::Run(run)), _) => run.drive().await,
+        (Ok(Begin::Done(driven)), _) => Ok(*driven),
+        // Another driver began this very run since it was looked for: there is a run to go on with.
+        (Err(error), Some(run_id)) if was_begun_meanwhile(&error, run_id) => {
+            super::resume::resume(ports, caller, run_id, &super::ResumeOptions::default()).await
+        }
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// Whether what kept a run from beginning is the run itself.
+fn was_begun_meanwhile(error: &DriveError, run_id: &RunId) -> bool {
+    match error {
+        // A finished one whose database says otherwise is a finding, and not gone on with.
+        DriveError::ReplayConflict { run_id: holder, state, .. } => {
+            holder == run_id && !state.starts_with(Stage::CloseoutReported.as_str())
+        }
+        DriveError::Port(error) => {
+            error.port == "run_store" && error.op == "create" && error.kind == PortErrorKind::Conflict
+        }
+        _ => false,
     }
 }
 

@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 
 use async_trait::async_trait;
 
-use super::step::run_behind;
+use super::behind::run_behind;
 use crate::driver::Ports;
 use crate::port::PortResult;
 use crate::port::cut_request::CutRequests;

@@ -8,8 +8,8 @@ use crate::driver::{
     self, Caller, DriveError, Driven, NewRun, Outcome, Ports, ResumeOptions, ServeError, serve,
     settle_request,
 };
-use crate::fleet::job::{CutJob, Job, run_of};
-use crate::id::RunId;
+use crate::fleet::behind::{Known, run_behind, run_of_cut};
+use crate::fleet::job::{CutJob, Job};
 use crate::machine::run::{GateId, RunState, Stage};
 use crate::machine::work_item::WorkItemState;
 use crate::port::cut_request::CutRequests;
@@ -22,11 +22,6 @@ use crate::stop::StopClass;
 
 /// What an item waits for while another run holds its document: this, and the document's id.
 pub const DOCUMENT_GATE: &str = "document:";
-
-/// How often an item's run may begin while another run has its document.
-const RUNS_MAX: u32 = 1_000;
-/// Why such a run is voided.
-const UNCLAIMED: &str = "unclaimed";
 
 /// What becomes of an item that was worked on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,8 +103,8 @@ async fn cut_document(
     item: &WorkItem,
 ) -> Result<Driven, ServeError> {
     let document_id = job.plan.document_id.clone();
-    let run_id = run_of_cut(ports, item).await?;
-    if ports.runs.load(&run_id).await?.is_none() {
+    let (run_id, record) = run_of_cut(ports, item, &Known::new()).await?;
+    if record.is_none() {
         let source = ports.reader.source(&document_id).await?;
         let newest = source.and_then(|source| source.latest).map(|version| version.sha256);
         if newest != Some(job.source_sha256) {
@@ -258,45 +253,6 @@ pub async fn settle(queue: &dyn WorkQueue, token: &Token, what: &Disposition) ->
             PortErrorKind::Invalid,
             "a queue answered nothing about an item",
         )
-    })
-}
-
-/// The run of a `cut` item: the first of its runs that was not swept because another run had
-/// the document when it began. It need not exist yet.
-async fn run_of_cut(ports: &Ports, item: &WorkItem) -> PortResult<RunId> {
-    let invalid = |kind, text: String| PortError::new("work_queue", "run of an item", kind, text);
-    for nth in 0..RUNS_MAX {
-        let run_id = run_of(item, nth).map_err(|e| invalid(PortErrorKind::Invalid, e))?;
-        let Some(stored) = ports.runs.load(&run_id).await? else { return Ok(run_id) };
-        let sidecar = Sidecar::from_bytes(&stored.bytes)
-            .map_err(|e| invalid(PortErrorKind::Corrupt, format!("{run_id}: {e}")))?;
-        match sidecar.run_state() {
-            Ok(RunState::Voided { reason }) if reason.as_str() == UNCLAIMED => {}
-            _ => return Ok(run_id),
-        }
-    }
-    Err(invalid(
-        PortErrorKind::Conflict,
-        format!("{RUNS_MAX} runs of item {} never got their document", item.item),
-    ))
-}
-
-/// The run that an item stands for, if it can be told: it need not exist yet.
-///
-/// # Errors
-/// The ports'.
-pub async fn run_behind(
-    ports: &Ports,
-    requests: &dyn CutRequests,
-    item: &WorkItem,
-) -> PortResult<Option<RunId>> {
-    Ok(match Job::of(item) {
-        Some(Ok(Job::Run(run_id))) => Some(run_id),
-        Some(Ok(Job::Cut(_))) => Some(run_of_cut(ports, item).await?),
-        Some(Ok(Job::Request { cut_request_id, .. })) => {
-            requests.get(cut_request_id).await?.and_then(|request| request.run_id())
-        }
-        _ => None,
     })
 }
 

@@ -10,11 +10,13 @@ use core::time::Duration;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::step::{DOCUMENT_GATE, run_behind, waits_at};
+use super::behind::{Known, read_ahead, record_behind};
+use super::step::{DOCUMENT_GATE, waits_at};
 use crate::cut_request::SignalName;
 use crate::digest::Digest;
 use crate::driver::{Caller, Ports, approval_prefix};
 use crate::fleet::job::Job;
+use crate::id::RunId;
 use crate::machine::run::GateId;
 use crate::machine::work_item::WorkItemState;
 use crate::port::cut_request::{Asked, CutRequests, TakeSignals};
@@ -23,8 +25,8 @@ use crate::port::{PortError, PortErrorKind, PortResult};
 use crate::queue::{ItemId, WorkItem};
 use crate::sidecar::Sidecar;
 
-/// Items looked at in one page, and under one lease of the turn: a page of runs that nobody read yet
-/// must be done within it.
+/// Items looked at in one page, under one lease of the turn. The records that a page needs are read at
+/// once: on a busy machine it is the questions that take long, not the reading.
 const PAGE: u32 = 50;
 /// A run in whose folder nothing changed is read again only so often: a person may have driven
 /// it on by hand.
@@ -40,6 +42,8 @@ pub struct Watch {
     holder: Uuid,
     lease: Duration,
     passes: u32,
+    /// The last item of the pages that an unfinished pass has done.
+    left_at: Option<ItemId>,
     seen: BTreeMap<ItemId, Seen>,
 }
 
@@ -57,7 +61,7 @@ impl Watch {
     /// the turn.
     #[must_use]
     pub const fn new(holder: Uuid, lease: Duration) -> Self {
-        Self { holder, lease, passes: 0, seen: BTreeMap::new() }
+        Self { holder, lease, passes: 0, left_at: None, seen: BTreeMap::new() }
     }
 
     /// Takes the turn, or keeps it, where no other worker has it. A watch that rests between its
@@ -80,10 +84,12 @@ impl Watch {
     /// One pass over everything that waits for a person or a document. Gives back the items made
     /// ready. Before each page it takes the turn anew; where that is another's by now, it ends.
     ///
+    /// A pass that ends early is gone on with by the next one.
+    ///
     /// # Errors
-    /// The queue could not be read; or, after the pass, the first trouble of the surroundings that
-    /// kept an item from being looked at: another worker may see what this one cannot, so leave the
-    /// turn. An item whose own run or folder does not read is looked at again in the next pass.
+    /// The queue could not be read; or, after the pass, what kept this worker from seeing: another may
+    /// see what it cannot, so leave the turn. An item whose own run or folder does not read is looked
+    /// at again in the next pass, and is no error.
     pub async fn pass(
         &mut self,
         ports: &Ports,
@@ -93,34 +99,81 @@ impl Watch {
         self.passes = self.passes.wrapping_add(1);
         let mut ready = Vec::new();
         let mut standing = BTreeSet::new();
-        let (mut after, mut trouble) = (None, None);
+        let mut sight = Sight::default();
+        let mut after = self.left_at;
+        let began = after;
         while self.take_turn(queue).await? {
             let state = Some(WorkItemState::AwaitingUserConfirmation);
             let query = ItemQuery { state, kind: None, after, limit: PAGE };
             let items = queue.list(&query).await?;
-            for item in &items {
-                standing.insert(item.item);
-                let Some(gate) = item.gate.clone() else { continue };
-                match self.has_come(ports, requests, item, &gate).await {
-                    Ok(true) => {
-                        if let Answer::Applied(_) = queue.ready(item.item, &gate).await? {
-                            ready.push(item.item);
-                        }
+            standing.extend(items.iter().map(|item| item.item));
+            let parked: Vec<(&WorkItem, &str)> =
+                items.iter().filter_map(|item| Some((item, item.gate.as_deref()?))).collect();
+            let (unsettled, known) = self.unsettled(ports, &parked).await?;
+            sight.has_seen |= unsettled.len() < parked.len();
+            for (item, gate) in unsettled {
+                let has_come = match self.has_come(ports, requests, item, gate, &known).await {
+                    Ok(has_come) => has_come,
+                    Err(error) => {
+                        sight.missed(error);
+                        continue;
                     }
-                    Ok(false) => {}
-                    Err(error) if is_of_surroundings(error.kind) => {
-                        trouble.get_or_insert(error);
+                };
+                sight.has_seen = true;
+                if !has_come {
+                    continue;
+                }
+                match queue.ready(item.item, gate).await {
+                    Ok(Answer::Applied(_)) => ready.push(item.item),
+                    Ok(_) => {}
+                    Err(error) => {
+                        // What came was seen, and nobody was told: it must be seen again.
+                        self.seen.remove(&item.item);
+                        return Err(error);
                     }
-                    Err(_) => {}
                 }
             }
             after = items.last().map(|item| item.item);
+            self.left_at = after;
             if items.len() < usize::try_from(PAGE).unwrap_or(usize::MAX) {
-                self.seen.retain(|item, _| standing.contains(item));
+                self.left_at = None;
+                self.seen.retain(|item, _| began.is_some_and(|at| *item <= at) || standing.contains(item));
                 break;
             }
         }
-        trouble.map_or(Ok(ready), Err)
+        sight.trouble().map_or(Ok(ready), Err)
+    }
+
+    fn before(&self, item: &WorkItem, gate: &str) -> Option<&Seen> {
+        self.seen.get(&item.item).filter(|seen| seen.gate == gate)
+    }
+
+    /// Those of a page of which more must be known than that nothing changed in their folders, with
+    /// the records that tell it.
+    async fn unsettled<'i>(
+        &self,
+        ports: &Ports,
+        page: &[(&'i WorkItem, &'i str)],
+    ) -> PortResult<(Vec<(&'i WorkItem, &'i str)>, Known)> {
+        let mut unsettled = Vec::new();
+        for &(item, gate) in page {
+            let is_settled = match self.before(item, gate) {
+                Some(before) if !self.passes.wrapping_add(low(item.item)).is_multiple_of(REREAD) => {
+                    // What cannot be listed now is asked for again below, and its error judged there.
+                    let found = candidates(ports, before.folder.as_deref(), gate).await;
+                    found.is_ok_and(|found| found == before.candidates)
+                }
+                _ => false,
+            };
+            if !is_settled {
+                unsettled.push((item, gate));
+            }
+        }
+        let of_runs =
+            |(item, gate): &(&'i WorkItem, &str)| (!gate.starts_with(DOCUMENT_GATE)).then_some(*item);
+        let of_runs: Vec<&WorkItem> = unsettled.iter().filter_map(of_runs).collect();
+        let known = read_ahead(ports, &of_runs).await?;
+        Ok((unsettled, known))
     }
 
     async fn has_come(
@@ -129,22 +182,17 @@ impl Watch {
         requests: &dyn CutRequests,
         item: &WorkItem,
         gate: &str,
+        known: &Known,
     ) -> PortResult<bool> {
         if let Some(document_id) = gate.strip_prefix(DOCUMENT_GATE) {
-            return is_document_free(ports, document_id).await;
+            let Some(holder) = holder_of(ports, document_id).await? else { return Ok(true) };
+            // Its own run has it: there is a run to go on with.
+            let own = record_behind(ports, requests, item, known).await?;
+            return Ok(own.is_some_and(|(own, _)| own == holder));
         }
-        let before = self.seen.get(&item.item).filter(|seen| seen.gate == gate).cloned();
-        if let Some(before) = &before
-            && !self.passes.wrapping_add(low(item.item)).is_multiple_of(REREAD)
-            && candidates(ports, before.folder.as_deref(), gate).await? == before.candidates
-        {
-            return Ok(false);
-        }
-        let Some(run_id) = run_behind(ports, requests, item).await? else { return Ok(false) };
-        let Some(stored) = ports.runs.load(&run_id).await? else { return Ok(true) };
-        let sidecar = Sidecar::from_bytes(&stored.bytes).map_err(|error| {
-            PortError::new("run_store", "load", PortErrorKind::Corrupt, format!("{run_id}: {error}"))
-        })?;
+        let before = self.before(item, gate).cloned();
+        let Some((_, record)) = record_behind(ports, requests, item, known).await? else { return Ok(false) };
+        let Some(sidecar) = record else { return Ok(true) };
         if waits_at(&sidecar).is_none_or(|at| at.as_str() != gate) {
             return Ok(true);
         }
@@ -158,8 +206,28 @@ impl Watch {
 }
 
 /// Whether it is the worker's way to its ports that is broken, and not one run.
-const fn is_of_surroundings(kind: PortErrorKind) -> bool {
-    matches!(kind, PortErrorKind::Unavailable | PortErrorKind::Denied | PortErrorKind::Deadline)
+#[derive(Default)]
+struct Sight {
+    has_seen: bool,
+    away: Option<PortError>,
+    other: Option<PortError>,
+}
+
+impl Sight {
+    fn missed(&mut self, error: PortError) {
+        let place = if is_away(error.kind) { &mut self.away } else { &mut self.other };
+        place.get_or_insert(error);
+    }
+
+    /// One port that does not answer is trouble; any other error is, if nothing else was seen.
+    fn trouble(self) -> Option<PortError> {
+        self.away.or(self.other.filter(|_| !self.has_seen))
+    }
+}
+
+/// Whether a port could not be asked at all.
+pub(super) const fn is_away(kind: PortErrorKind) -> bool {
+    matches!(kind, PortErrorKind::Unavailable | PortErrorKind::Deadline)
 }
 
 fn low(item: ItemId) -> u32 {
@@ -170,6 +238,11 @@ async fn names(ports: &Ports, folder: Option<&str>, gate: &str) -> PortResult<Ve
     let (Some(folder), Ok(gate)) = (folder, gate.parse::<GateId>()) else { return Ok(Vec::new()) };
     let prefix = approval_prefix(gate);
     let mut paths = ports.kb.list(folder).await?;
+    if paths.is_empty() {
+        // Its first document made the folder: a base that is not mounted looks like this.
+        let message = format!("{folder}: expected the run's documents, observed none");
+        return Err(PortError::new("knowledge_base", "list", PortErrorKind::Unavailable, message));
+    }
     paths.retain(|path| path.rsplit('/').next().is_some_and(|name| name.starts_with(prefix)));
     Ok(paths)
 }
@@ -193,12 +266,13 @@ async fn is_unconsidered(ports: &Ports, sidecar: &Sidecar, gate: &str) -> PortRe
     Ok(false)
 }
 
-/// Whether the run that held the document has come to an end that lets it go.
-async fn is_document_free(ports: &Ports, document_id: &str) -> PortResult<bool> {
-    let Some(claim) = ports.runs.latest_claim(document_id).await? else { return Ok(true) };
-    let Some(stored) = ports.runs.load(&claim.run_id).await? else { return Ok(true) };
-    let Ok(sidecar) = Sidecar::from_bytes(&stored.bytes) else { return Ok(false) };
-    Ok(sidecar.run_state().is_ok_and(|state| state.releases_claim()))
+/// The run that has the document, if it has not come to an end that lets it go.
+async fn holder_of(ports: &Ports, document_id: &str) -> PortResult<Option<RunId>> {
+    let Some(claim) = ports.runs.latest_claim(document_id).await? else { return Ok(None) };
+    let Some(stored) = ports.runs.load(&claim.run_id).await? else { return Ok(None) };
+    let state = Sidecar::from_bytes(&stored.bytes).map(|sidecar| sidecar.run_state());
+    let is_free = matches!(state, Ok(Ok(state)) if state.releases_claim());
+    Ok((!is_free).then_some(claim.run_id))
 }
 
 /// Turns the signals that ask for a cut or its verification (D35) into items, one each. A signal

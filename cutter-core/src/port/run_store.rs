@@ -102,6 +102,15 @@ pub trait RunStore: Send + Sync {
     async fn create(&self, run_id: &RunId, bytes: &[u8]) -> PortResult<CasOutcome<u64>>;
     /// The highest revision, or `None` if there is no such run.
     async fn load(&self, run_id: &RunId) -> PortResult<Option<StoredRevision>>;
+    /// The highest revisions of several runs, in the order asked for. For whoever looks at many: a
+    /// store that is far away reads them at once. One that does not read back fails the whole.
+    async fn load_many(&self, run_ids: &[RunId]) -> PortResult<Vec<Option<StoredRevision>>> {
+        let mut found = Vec::with_capacity(run_ids.len());
+        for run_id in run_ids {
+            found.push(self.load(run_id).await?);
+        }
+        Ok(found)
+    }
     /// One older revision, or `None`.
     async fn load_revision(&self, run_id: &RunId, revision: u64) -> PortResult<Option<StoredRevision>>;
     /// Publishes revision `expected + 1`. `Conflict { found: n }` if the highest is not

@@ -24,6 +24,15 @@ pub(super) fn revision_of(row: &Row) -> Result<StoredRevision, PgError> {
     Ok(StoredRevision { revision: unsigned(row, "revision")?, bytes: get(row, "body")? })
 }
 
+/// The highest revisions of as many runs as were asked for; a run that is not there has none.
+pub(super) fn newest(rows: &[Row], asked: usize) -> Result<Vec<Option<StoredRevision>>, PgError> {
+    if rows.len() != asked {
+        return Err(PgError::Shape(format!("{} answers about {asked} runs", rows.len())));
+    }
+    let stored = |row| get::<_, Option<i64>>(row, "revision")?.map(|_| revision_of(row)).transpose();
+    rows.iter().map(stored).collect()
+}
+
 /// `outcome` and `highest` of a compare-and-set.
 pub(super) fn cas(row: &Row) -> Result<CasOutcome<u64>, PgError> {
     match get::<_, &str>(row, "outcome")? {

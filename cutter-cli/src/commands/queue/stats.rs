@@ -129,7 +129,7 @@ fn watcher(s: &QueueStatistics) -> String {
     let is_missed = s.count(WorkItemState::AwaitingUserConfirmation) > 0;
     match s.watched_by {
         Some(holder) => holder.to_string(),
-        None if is_missed => paint(WARN, "nobody: parked items stay where they are until a worker runs"),
+        None if is_missed => paint(WARN, "nobody: parked items stay where they are until a worker looks"),
         None => "-".to_owned(),
     }
 }

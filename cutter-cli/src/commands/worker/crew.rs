@@ -34,6 +34,9 @@ use crate::wire;
 const REST: u32 = 9;
 const LONGEST_REST: Duration = Duration::from_secs(10);
 
+/// The longest lease of the turn to watch: so long others wait for a worker that died while it had it.
+const WATCH_LEASE: Duration = Duration::from_secs(15);
+
 /// Signals turned into items in one pass.
 const SIGNALS: u32 = 200;
 /// How long a worker sleeps at a stretch before it looks whether it must stop.
@@ -266,7 +269,8 @@ impl Crew {
     /// this worker's turn.
     fn eye(&self) {
         let queue = self.queue();
-        let mut watch = Watch::new(self.holder, self.lease);
+        let lease = self.lease.min(WATCH_LEASE);
+        let mut watch = Watch::new(self.holder, lease);
         let mut opened = None;
         let mut next_look = Instant::now();
         while !self.is_stopping() {
@@ -276,7 +280,7 @@ impl Crew {
                     if !self.look(&mut opened, &mut watch, &queue) {
                         // Another worker may see what this one cannot: leave the turn, and the time to take it.
                         let _ = block_on(watch.leave(&queue));
-                        self.sleep(self.lease / 2);
+                        self.sleep(lease / 2);
                         continue;
                     }
                     let rest = self.poll.max((began.elapsed() * REST).min(LONGEST_REST));
@@ -287,7 +291,7 @@ impl Crew {
             }
             // Both who has the turn and who waits for it ask a few times in a lease.
             let until_look = next_look.saturating_duration_since(Instant::now()).max(self.poll);
-            self.sleep(until_look.min(self.lease / 3));
+            self.sleep(until_look.min(lease / 3));
         }
         // If it cannot be said, the lease runs out.
         let _ = block_on(watch.leave(&queue));
@@ -304,8 +308,10 @@ impl Crew {
         let Some(open) = opened.as_ref() else { return false };
         let requests = open.requests.as_ref();
         let looked = block_on(async {
-            watch.pass(&open.ports, requests, queue).await?;
-            enqueue_signals(requests, queue, &self.caller, wire::now(), SIGNALS).await
+            let looked = watch.pass(&open.ports, requests, queue).await;
+            // Signals wait for nothing that a look may miss.
+            enqueue_signals(requests, queue, &self.caller, wire::now(), SIGNALS).await?;
+            looked
         });
         if let Err(error) = &looked {
             self.complain("watching", error);
