@@ -171,7 +171,7 @@ fn the_clock_of_a_worker_decides_nothing() {
         WHERE p.pronamespace = 'cutter_queue'::regnamespace AND p.proname LIKE 'fn\\_work\\_%'
             AND has_function_privilege('cutter_exec', p.oid, 'EXECUTE')";
     let row = stand.admin().query_one(takes_time, &[]).unwrap();
-    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (14, 0));
+    assert_eq!((row.get::<_, i64>(0), row.get::<_, i64>(1)), (16, 0));
     for source in [include_str!("../src/queue.rs"), include_str!("../src/queue/statements.rs")] {
         assert!(!source.contains("Timestamp::now") && !source.contains("SystemTime::now"));
     }
