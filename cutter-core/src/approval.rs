@@ -51,6 +51,8 @@ pub mod field {
     pub const MANIFEST_DIGEST: &str = "manifest_digest";
     /// Digest of the region.
     pub const REGION_SHA: &str = "region_sha";
+    /// Digest of everything that is stored of the units ([`crate::rows`]).
+    pub const ROWS_DIGEST: &str = "rows_digest";
     /// Digest of the state that was backed up.
     pub const BASE_STATE_SHA: &str = "base_state_sha";
     /// The change set.
@@ -73,11 +75,12 @@ pub mod field {
     pub const NONCE: &str = "nonce";
 
     /// All of them, in the order in which they are written.
-    pub const ALL: [&str; 16] = [
+    pub const ALL: [&str; 17] = [
         RUN_ID,
         DOCUMENT_ID,
         SOURCE_VERSION_ID,
         WRITER_DIGEST,
+        ROWS_DIGEST,
         MANIFEST_DIGEST,
         REGION_SHA,
         BASE_STATE_SHA,
@@ -123,9 +126,15 @@ impl Ask {
     pub fn minimum(approval_type: &str) -> Option<&'static [&'static str]> {
         use field::*;
         match approval_type {
-            CUT_AUTHORIZATION => {
-                Some(&[RUN_ID, DOCUMENT_ID, WRITER_DIGEST, BASE_STATE_SHA, REQUEST_SHA256, NONCE])
-            }
+            CUT_AUTHORIZATION => Some(&[
+                RUN_ID,
+                DOCUMENT_ID,
+                WRITER_DIGEST,
+                ROWS_DIGEST,
+                BASE_STATE_SHA,
+                REQUEST_SHA256,
+                NONCE,
+            ]),
             LIFECYCLE_ENACTMENT => Some(&[
                 RUN_ID,
                 DOCUMENT_ID,
@@ -133,6 +142,7 @@ impl Ask {
                 REVIEW_DECISION_ID,
                 UNIT_COUNT,
                 UNIT_SET_DIGEST,
+                ROWS_DIGEST,
                 REQUEST_SHA256,
                 NONCE,
             ]),
@@ -166,6 +176,21 @@ impl Ask {
     pub fn voice_code(&self) -> String {
         voice_code(&self.digest())
     }
+}
+
+/// The rows that a stored consent names: the digest on the one line of its document that begins
+/// with `rows_digest`; `None` if there is no such line, more than one, or another value. The
+/// database reads consent by the same rule.
+#[must_use]
+pub fn named_rows(document: &str) -> Option<Digest> {
+    let named = |line: &&str| {
+        line.strip_prefix(field::ROWS_DIGEST)
+            .is_some_and(|rest| rest.trim_start_matches([' ', '\t']).starts_with(':'))
+    };
+    let mut lines = document.split('\n').filter(named);
+    let (only, more) = (lines.next()?, lines.next());
+    let value = only.strip_prefix(field::ROWS_DIGEST)?.strip_prefix(": ")?;
+    value.strip_suffix('\r').unwrap_or(value).parse().ok().filter(|_| more.is_none())
 }
 
 /// The value of [`field::OBSERVED_SHA256`]: one digest over all observed values of a drift, so that
@@ -306,6 +331,27 @@ mod tests {
             assert_eq!(changed.voice_code() == base, key == field::REQUEST_SHA256, "{key}");
         }
         assert_ne!(Ask { occurrence: 2, ..ask }.voice_code(), base);
+    }
+
+    #[test]
+    fn the_rows_that_a_consent_names_are_named_once_and_exactly() {
+        let digest = Digest::of(b"rows");
+        let line = format!("rows_digest: {digest}");
+        for good in [line.clone(), format!("a\n{line}\nb\n"), format!("a\r\n{line}\r\n")] {
+            assert_eq!(named_rows(&good), Some(digest), "{good}");
+        }
+        for bad in [
+            String::new(),
+            format!(" {line}"),
+            format!("{line} "),
+            format!("{line}\n{line}"),
+            format!("{line}\nrows_digest : other"),
+            line.to_uppercase(),
+            line.replace(": ", ":"),
+            format!("{line}0"),
+        ] {
+            assert_eq!(named_rows(&bad), None, "{bad}");
+        }
     }
 
     #[test]

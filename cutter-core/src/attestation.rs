@@ -3,7 +3,9 @@
 //! Executor and verifier sign with Ed25519 over a canonical payload. The verifier's payload
 //! covers the executor's signature, so the pair is a chain (DESIGN §6).
 
+use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use ed25519_dalek::{Signature, VerifyingKey};
 use jiff::Timestamp;
@@ -12,6 +14,7 @@ use uuid::Uuid;
 
 use crate::canonical::{CanonicalError, to_canonical};
 use crate::digest::Digest;
+use crate::port::database::StoredSignature;
 use crate::port::signer::Duty;
 
 /// What a statement is about.
@@ -74,8 +77,22 @@ pub fn verify(public_key: &str, payload: &str, signature: &str) -> Result<(), St
     key.verify_strict(payload.as_bytes(), &Signature::from_bytes(&signature)).map_err(|e| e.to_string())
 }
 
+/// What is wrong with the stored signatures that a step relies on, each by its duty and row: it must
+/// be there and good. Empty if nothing is.
+#[must_use]
+pub fn faults(stored: &[StoredSignature], wanted: &[(Duty, Uuid)]) -> Vec<String> {
+    let fault = |(duty, id): &(Duty, Uuid)| {
+        let duty = duty.as_str();
+        let found = stored.iter().find(|s| s.signature_id == *id && s.duty == duty);
+        let Some(found) = found else { return Some(format!("{duty}: no signature {id}")) };
+        let wrong = verify(&found.public_key, &found.payload, &found.signature).err()?;
+        Some(format!("{duty}: signature {id} is not good: {wrong}"))
+    };
+    wanted.iter().filter_map(fault).collect()
+}
+
 fn from_hex<const N: usize>(text: &str) -> Result<[u8; N], String> {
-    let wrong = || alloc::format!("expected {} hex digits, observed {}", 2 * N, text.len());
+    let wrong = || format!("expected {} hex digits, observed {}", 2 * N, text.len());
     if text.len() != 2 * N || !text.is_ascii() {
         return Err(wrong());
     }

@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use crate::port::database::Survey;
+use crate::port::database::{PinMove, Survey};
 use crate::port::effect::EffectName;
 
 /// `<system_identifier>/<database oid>`.
@@ -89,12 +89,26 @@ pub fn compare(pins: &Survey, live: &Survey) -> Vec<Difference> {
         .collect()
 }
 
+/// Moves pins along with the migrations that a database recorded, oldest first: a pin that is what
+/// a migration found becomes what it left.
+pub fn follow_migrations(pins: &mut Survey, moves: &[PinMove]) {
+    for PinMove { dimension, before, after } in moves {
+        if pins.0.get(dimension) != before.as_ref() {
+            continue;
+        }
+        match after {
+            Some(after) => pins.0.insert(dimension.clone(), after.clone()),
+            None => pins.0.remove(dimension),
+        };
+    }
+}
+
 /// Whether a sovereign's word can make the observed value the new pin. Rows of this run that
 /// are gone, a backup that is not the recorded one and a plan that comes out otherwise cannot
 /// be accepted: they are mended, or the run is voided.
 #[must_use]
 pub fn may_be_acknowledged(dimension: &str) -> bool {
-    !matches!(dimension, "effect" | "backup" | "writer_digest")
+    !matches!(dimension, "effect" | "backup" | "writer_digest" | "rows_digest")
 }
 
 /// The slug of a dimension in `stopped_drift_<dim>` and `STOP_DRIFT_<dim>`.
@@ -203,6 +217,24 @@ mod tests {
         assert_eq!(unexplained(EffectName::LegA, 8, &before, &after)[0].dimension, UNIT_ROWS);
         after.0.insert("function.iu_core.fn_iu_create".to_owned(), "swapped".to_owned());
         assert_eq!(unexplained(EffectName::LegA, 7, &before, &after).len(), 1);
+    }
+
+    #[test]
+    fn pins_follow_a_chain_of_migrations_and_nothing_else_does() {
+        let step = |before: Option<&str>, after: Option<&str>| PinMove {
+            dimension: TRIGGERS.to_owned(),
+            before: before.map(ToOwned::to_owned),
+            after: after.map(ToOwned::to_owned),
+        };
+        let chain = [step(Some("0"), Some("1")), step(Some("1"), None), step(None, Some("2"))];
+        let mut pins = survey();
+        follow_migrations(&mut pins, &chain);
+        assert_eq!(pins.0.get(TRIGGERS).map(String::as_str), Some("2"));
+        let mut moved = survey();
+        moved.0.insert(TRIGGERS.to_owned(), "tampered".to_owned());
+        let before = moved.clone();
+        follow_migrations(&mut moved, &chain);
+        assert_eq!(moved, before);
     }
 
     #[test]

@@ -41,7 +41,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use crate::approval::Ask;
 use crate::gate::GateReport;
 use crate::id::RunId;
-use crate::machine::run::Phase;
+use crate::machine::run::GateId;
 use crate::port::PortError;
 use crate::port::backup::{BackupSource, BackupTarget};
 use crate::port::database::{Executor, Reader, Reviewer, Verifier};
@@ -117,12 +117,17 @@ impl Interrupt for AtomicBool {
     }
 }
 
-/// An embedder's own rule: named checks that join a phase's gate. A failing check fails
-/// the gate as any other does. It sees the sidecar before the phase's result is persisted;
-/// what it returns must depend on nothing else, or a resumed run may judge differently.
+/// An embedder's own rule: named checks that join a gate, an internal one or a sovereign's. A
+/// failing check fails the gate as any other does. Where the gate guards a transaction the rule is
+/// asked inside it, before COMMIT, and its refusal leaves no row; at a sovereign gate it judges
+/// approvals, never refusals: one that does not pass is not accepted, and the run waits on. At
+/// closeout, where nothing can be undone any more, its refusal stops the run, which goes on once
+/// the rule agrees. It sees the sidecar before the gate's result is persisted; what it returns must
+/// depend on nothing else, or a resumed run may judge differently. What was committed was judged
+/// then, and is not refused later.
 pub trait OwnGate: Send + Sync {
-    /// The checks to append to `phase`'s report; none leaves the phase alone.
-    fn checks(&self, phase: Phase, sidecar: &Sidecar) -> Vec<crate::gate::Check>;
+    /// The checks to append to the report of `gate`; none leaves the gate alone.
+    fn checks(&self, gate: GateId, sidecar: &Sidecar) -> Vec<crate::gate::Check>;
 }
 
 /// Who drives: recorded with transitions, and in the lock while it is held.

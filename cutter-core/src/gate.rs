@@ -29,6 +29,7 @@ pub mod closeout;
 pub mod cut_leg_a;
 pub mod cutplan;
 mod effect;
+pub use effect::ApprovedRows;
 pub mod grant_probe;
 pub mod leg_b_record;
 pub mod lifecycle_enact;

@@ -9,12 +9,10 @@
 
 use alloc::borrow::{Cow, ToOwned};
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 use core::str::FromStr;
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::machine::phase::Phase;
 use crate::machine::run::GateId;
@@ -95,6 +93,8 @@ pub enum StopReason {
     DiskFull,
     /// An entry that this cut depends on is not verified yet (G-CUT-DEPS, D30).
     DependsOn,
+    /// An embedder's own gate refuses to close a run whose units are in force (D47).
+    OwnGate,
     /// A newer driver holds the run's fence (PROTOCOL §3).
     Fenced,
     /// Another process holds the run's lock (spec 1 §7).
@@ -140,6 +140,7 @@ enum Code {
     BackupUnavailable,
     DiskFull,
     DependsOn,
+    OwnGate,
     Fenced,
     RunBusy,
     Internal,
@@ -166,6 +167,7 @@ spelled!(Code, "stop code", {
     BackupUnavailable => "STOP_BACKUP_UNAVAILABLE",
     DiskFull => "STOP_DISK_FULL",
     DependsOn => "STOP_DEPENDS_ON",
+    OwnGate => "STOP_OWN_GATE",
     Fenced => "STOP_FENCED",
     RunBusy => "STOP_RUN_BUSY",
     Internal => "STOP_INTERNAL",
@@ -195,6 +197,7 @@ impl Code {
             Self::BackupUnavailable => "backup_unavailable",
             Self::DiskFull => "disk_full",
             Self::DependsOn => "depends_on",
+            Self::OwnGate => "own_gate",
             Self::Fenced => "fenced",
             Self::RunBusy => "run_busy",
             Self::Internal => "internal_error",
@@ -222,6 +225,7 @@ impl Code {
             | Self::BackupUnavailable
             | Self::DiskFull
             | Self::DependsOn
+            | Self::OwnGate
             | Self::Fenced
             | Self::RunBusy
             | Self::Internal
@@ -249,6 +253,7 @@ impl Code {
             Self::BackupUnavailable => "the backup target cannot be written now",
             Self::DiskFull => "no space is left where the run must write",
             Self::DependsOn => "an entry that this cut depends on is not verified yet",
+            Self::OwnGate => "a rule of this house refuses to close the run; its units are in force",
             Self::Fenced => "a newer driver holds the run's fence; this one wrote nothing more",
             Self::RunBusy => "another process holds the run's lock",
             Self::Internal => "a bug in cutter was caught; the run keeps its state",
@@ -308,6 +313,7 @@ impl StopReason {
             Self::BackupUnavailable => Code::BackupUnavailable,
             Self::DiskFull => Code::DiskFull,
             Self::DependsOn => Code::DependsOn,
+            Self::OwnGate => Code::OwnGate,
             Self::Fenced => Code::Fenced,
             Self::RunBusy => Code::RunBusy,
             Self::Internal => Code::Internal,
@@ -384,6 +390,7 @@ impl StopReason {
             | Self::BackupUnavailable
             | Self::DiskFull
             | Self::DependsOn
+            | Self::OwnGate
             | Self::Fenced
             | Self::SchemaMismatch
             | Self::StateNewer
@@ -415,6 +422,7 @@ impl StopReason {
             | Self::BackupUnavailable
             | Self::DiskFull
             | Self::DependsOn
+            | Self::OwnGate
             | Self::Fenced
             | Self::Internal => format!("{resume} {run_id}"),
             Self::KbConflict => format!("cutter verify --run-id {run_id}"),
@@ -447,6 +455,7 @@ impl StopReason {
             Code::BackupUnavailable => Self::BackupUnavailable,
             Code::DiskFull => Self::DiskFull,
             Code::DependsOn => Self::DependsOn,
+            Code::OwnGate => Self::OwnGate,
             Code::Fenced => Self::Fenced,
             Code::RunBusy => Self::RunBusy,
             Code::Internal => Self::Internal,
@@ -469,49 +478,6 @@ impl StopReason {
     }
 }
 
-impl fmt::Display for StopReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.code())?;
-        match self {
-            Self::Sovereign(reason) => write!(f, ":{reason}"),
-            Self::AndEscalate(cap) => write!(f, ":{cap}"),
-            Self::GateFailed(gate) => write!(f, ":{gate}"),
-            _ => Ok(()),
-        }
-    }
-}
-
-impl FromStr for StopReason {
-    type Err = UnknownName;
-    fn from_str(text: &str) -> Result<Self, UnknownName> {
-        if let Some(dimension) = text.strip_prefix("STOP_DRIFT_") {
-            return dimension.parse().map(Self::Drift);
-        }
-        if let Some((code, data)) = text.split_once(':') {
-            return match code.parse()? {
-                Code::Sovereign => Self::sovereign(data.parse()?),
-                Code::AndEscalate => data.parse().map(Self::AndEscalate),
-                Code::GateFailed => data.parse().map(Self::GateFailed),
-                _ => Err(UnknownName::new("stop", text, "nothing after this code")),
-            };
-        }
-        let known = Self::examples().into_iter().find(|reason| reason.to_string() == text);
-        known.ok_or_else(|| UnknownName::new("stop", text, "a STOP_ code, with its detail after a colon"))
-    }
-}
-
-impl Serialize for StopReason {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for StopReason {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let text = <Cow<'de, str>>::deserialize(deserializer)?;
-        text.parse().map_err(serde::de::Error::custom)
-    }
-}
-
+mod spelling;
 #[cfg(test)]
 mod tests;

@@ -18,12 +18,11 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use cutter_core::port::database::StructuralFacts;
-use cutter_core::port::database::{Begun, PendingEffect};
+use cutter_core::port::database::{Begun, PendingEffect, StructuralFacts};
 use cutter_core::port::effect::{
-    EffectContext, EffectFacts, EffectRecord, ReviewWrite, Verdict, WriteVerifyWrite,
+    EffectContext, EffectFacts, EffectName, EffectRecord, ExecutorEffect, ReviewWrite, Verdict,
+    WriteVerifyWrite,
 };
-use cutter_core::port::effect::{EffectName, ExecutorEffect};
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
 use postgres::Client;
 use uuid::Uuid;
@@ -199,7 +198,6 @@ fn ours(code: &str, message: String) -> PgError {
     PgError::Database { sqlstate: code.to_owned(), message, detail: None, position: None }
 }
 
-/// What the connection's thread gets.
 struct Job {
     cx: EffectContext,
     effect: Effect,
@@ -266,12 +264,12 @@ fn write(
         Effect::WriteVerify(effect) => verifier::write(&mut tx, effect, false)?,
     }
     let Tx { values, structural, refusal, .. } = tx;
-    let facts = observe(client, cx, survey_before, values, structural, cache)?;
+    let facts = observe(client, cx, survey_before, values, structural, cache, refusal.is_none())?;
     Ok(Opened::Written { facts, refusal })
 }
 
-/// Deferred checks first: what they would find at COMMIT is an error now, not an unknown
-/// outcome then.
+/// Deferred checks first: what they would find at COMMIT is an error now, not an unknown outcome
+/// then. Not of what cannot be committed: the gate shall see its facts.
 fn observe(
     client: &mut Client,
     cx: &EffectContext,
@@ -279,8 +277,10 @@ fn observe(
     mut values: BTreeMap<String, String>,
     structural: Option<StructuralFacts>,
     cache: &CatalogueCache,
+    settle: bool,
 ) -> Result<EffectFacts, PgError> {
-    client.batch_execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")?;
+    let checks = "SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED";
+    settle.then(|| client.batch_execute(checks)).transpose()?;
     let survey_after = survey::survey(client, &cx.survey, cache)?;
     // Judged again inside leg A and enactment.
     let wants_grants = matches!(cx.key.effect, EffectName::LegA | EffectName::Enact);
@@ -413,7 +413,7 @@ impl PendingEffect for Pending {
                 Err(error) => Err(error.to_port(op)),
             };
         }
-        if let Some(reason) = self.refusal.take() {
+        if let Some(reason) = self.refusal.take().filter(|_| verdict == Verdict::Commit) {
             return Err(PortError::new(PORT, op, PortErrorKind::Conflict, reason));
         }
         let (job, facts) = (self.job.clone(), self.facts.clone());
@@ -480,7 +480,7 @@ fn record(
         let mut tx = Tx { client, cx, values: BTreeMap::new(), structural: None, refusal: None };
         verifier::write(&mut tx, write, true)?;
         let Tx { values, structural, .. } = tx;
-        facts = observe(client, cx, survey_before, values, structural, cache)?;
+        facts = observe(client, cx, survey_before, values, structural, cache, true)?;
     }
     let text = serde_json::to_string(&facts).map_err(|error| PgError::Shape(error.to_string()))?;
     let occurrence = i32::try_from(cx.key.occurrence)

@@ -335,6 +335,27 @@ SELECT encode(sha256(convert_to('[' || coalesce(string_agg('[' || to_json(u.cano
     || to_json(u.content_hash)::text || ']', ',' ORDER BY u.canonical_address), '') || ']', 'UTF8')), 'hex')
 FROM iu_core.information_unit u WHERE u.change_set_id = $1";
 
+/// The digest of the rows as they are stored, among the facts. If the consent names another one
+/// (or none), the transaction cannot be committed as passed: the owner's deferred trigger would
+/// refuse. Without `consent` it is SG_1's, which may name none in a run begun before rows were.
+pub(crate) fn put_rows(tx: &mut Tx<'_>, change_set_id: Uuid, consent: Option<Uuid>) -> Result<(), PgError> {
+    let row = tx.client.query_one(
+        "SELECT cutter_governance.fn_rows_digest(c.change_set_id),
+             cutter_governance.fn_consent_rows(coalesce($2, c.approval_id)),
+             $2 IS NULL AND EXISTS (SELECT FROM cutter_governance.before_trust b WHERE b.run_id = c.run_id)
+         FROM cutter_governance.cut_change_set c WHERE c.change_set_id = $1",
+        &[&change_set_id, &consent],
+    )?;
+    let (observed, named): (String, Option<String>) = (get(&row, 0)?, get(&row, 1)?);
+    let may_name_none: bool = get(&row, 2)?;
+    if named.as_ref().map_or(!may_name_none, |named| *named != observed) {
+        let named = named.as_deref().unwrap_or("none");
+        tx.refusal = Some(format!("the consent names the rows {named}, the rows stored are {observed}"));
+    }
+    tx.put(fact::ROWS_DIGEST, observed);
+    Ok(())
+}
+
 const LOG_ROWS: &str =
     "SELECT count(*) FROM iu_core.iu_lifecycle_log l WHERE l.change_set_id = $1 AND l.to_status = $2";
 
@@ -349,6 +370,7 @@ fn enact(tx: &mut Tx<'_>, write: &EnactWrite) -> Result<(), PgError> {
     put_approval(tx, write.approval_id, write.review_decision_id)?;
     let unit_set: String = get(&tx.client.query_one(UNIT_SET, &[&set])?, 0)?;
     tx.put(fact::UNIT_SET, unit_set);
+    put_rows(tx, set, Some(write.approval_id))?;
     let may = tx.values.get(fact::APPROVAL_USED_HERE).is_some_and(|used| used == "true")
         && tx.values.get(fact::APPROVAL_DECISION).is_some_and(|decision| decision == "approve");
     // Without consent fn_iu_enact refuses; the facts say why, and the gate judges them.

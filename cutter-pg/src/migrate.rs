@@ -10,6 +10,7 @@
 //! name in them is qualified.
 
 mod lock;
+mod moves;
 mod roles;
 
 use std::fmt::Write as _;
@@ -277,6 +278,7 @@ impl<'a> Migrator<'a> {
             return Err(MigrateError::List { expected: version, found: 0 });
         };
         transaction.batch_execute("SET LOCAL search_path = pg_catalog, pg_temp")?;
+        let surveyed = moves::surveyed(transaction)?;
         let before = transaction_id(transaction)?;
         transaction.batch_execute(migration.sql).map_err(|error| {
             let source = PgError::from(error);
@@ -297,6 +299,9 @@ impl<'a> Migrator<'a> {
             "INSERT INTO cutter_meta.migration (version, name, sha256) VALUES ($1, $2, $3)",
             &[&number, &migration.name, &migration.checksum()],
         )?;
+        if let (Some(before), Some(after)) = (surveyed, moves::surveyed(transaction)?) {
+            moves::record(transaction, number, &before, &after)?;
+        }
         Ok(())
     }
 
@@ -329,16 +334,23 @@ impl<'a> Migrator<'a> {
 
 /// The record's table. Everybody of ours may read it: migration checksums are pins.
 fn prepare(transaction: &mut Transaction<'_>) -> Result<(), PgError> {
-    if has_table(transaction)? {
+    if has_table(transaction, "migration_move")? {
         return Ok(());
     }
     transaction.batch_execute(
         "CREATE SCHEMA IF NOT EXISTS cutter_meta;
-         CREATE TABLE cutter_meta.migration (
+         CREATE TABLE IF NOT EXISTS cutter_meta.migration (
              version    integer PRIMARY KEY CHECK (version > 0),
              name       text NOT NULL,
              sha256     text NOT NULL CHECK (sha256 ~ '^[0-9a-f]{64}$'),
              applied_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
+         );
+         CREATE TABLE cutter_meta.migration_move (
+             version      integer NOT NULL,
+             dimension    text COLLATE \"C\" NOT NULL,
+             before_value text,
+             after_value  text,
+             PRIMARY KEY (version, dimension)
          );",
     )?;
     let readers = transaction.query(
@@ -349,20 +361,20 @@ fn prepare(transaction: &mut Transaction<'_>) -> Result<(), PgError> {
     for row in readers {
         let role: String = row.try_get(0)?;
         transaction.batch_execute(&format!(
-            "GRANT USAGE ON SCHEMA cutter_meta TO {role}; GRANT SELECT ON cutter_meta.migration TO {role};"
+            "GRANT USAGE ON SCHEMA cutter_meta TO {role}; GRANT SELECT ON cutter_meta.migration, cutter_meta.migration_move TO {role};"
         ))?;
     }
     Ok(())
 }
 
-fn has_table(transaction: &mut Transaction<'_>) -> Result<bool, PgError> {
-    let row =
-        transaction.query_one("SELECT pg_catalog.to_regclass('cutter_meta.migration') IS NOT NULL", &[])?;
+fn has_table(transaction: &mut Transaction<'_>, name: &str) -> Result<bool, PgError> {
+    let row = transaction
+        .query_one("SELECT pg_catalog.to_regclass('cutter_meta.' || $1::text) IS NOT NULL", &[&name])?;
     Ok(row.try_get(0)?)
 }
 
 fn read_applied(transaction: &mut Transaction<'_>) -> Result<Vec<AppliedMigration>, PgError> {
-    if !has_table(transaction)? {
+    if !has_table(transaction, "migration")? {
         return Ok(Vec::new());
     }
     let rows = transaction.query(

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use async_trait::async_trait;
 use cutter_core::id::RunId;
 use cutter_core::port::database::{
-    EffectKey, EffectRecord, GrantSnapshot, Reader, RunEvidence, SourceFacts, SourceVersionFacts,
+    EffectKey, EffectRecord, GrantSnapshot, PinMove, Reader, RunEvidence, SourceFacts, SourceVersionFacts,
     StoredApproval, StoredSignature, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow,
 };
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
@@ -95,6 +95,19 @@ impl Reader for PgDatabase {
         let scope = scope.clone();
         let cache = self.catalogue();
         self.read("survey", move |client| survey::survey(client, &scope, &cache)).await
+    }
+
+    async fn migration_moves(&self) -> PortResult<Vec<PinMove>> {
+        self.read("migration_moves", |client| {
+            let rows = client.query(
+                "SELECT m.dimension, m.before_value, m.after_value FROM cutter_meta.migration_move m
+                 ORDER BY m.version, m.dimension",
+                &[],
+            )?;
+            let of = |row| Ok(PinMove { dimension: get(row, 0)?, before: get(row, 1)?, after: get(row, 2)? });
+            rows.iter().map(of).collect()
+        })
+        .await
     }
 
     async fn grants(&self) -> PortResult<GrantSnapshot> {

@@ -229,12 +229,30 @@ fn restore_document<R: Read>(
     Migrator::new(migrations)?.run(client)?;
     let mut transaction = client.transaction()?;
     transaction.batch_execute(SETTINGS)?;
+    let checked = row_checks(&mut transaction)?;
+    for table in &checked {
+        transaction.batch_execute(&format!("ALTER TABLE {table} DISABLE TRIGGER trg_rows_approved"))?;
+    }
     let (trailer, fingerprints) = load::load(&mut transaction, archive)?;
     // Whatever was to be checked at COMMIT is checked now.
     transaction.batch_execute("SET CONSTRAINTS ALL IMMEDIATE")?;
+    for table in &checked {
+        transaction.batch_execute(&format!("ALTER TABLE {table} ENABLE TRIGGER trg_rows_approved"))?;
+    }
     compare(&mut transaction, header, &trailer)?;
     commit(transaction)?;
     Ok((trailer, fingerprints))
+}
+
+/// The tables where a decision is allowed only for the rows that its consent names. A restore
+/// decides nothing: it brings back what was decided, also before consents named rows, and
+/// compares it with what was backed up.
+fn row_checks(transaction: &mut postgres::Transaction<'_>) -> Result<Vec<String>, RestoreError> {
+    let rows = transaction.query(
+        "SELECT t.tgrelid::regclass::text FROM pg_catalog.pg_trigger t WHERE t.tgname = 'trg_rows_approved'",
+        &[],
+    )?;
+    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
 /// Feeds the dump to `pg_restore`, which works in one transaction.

@@ -81,6 +81,8 @@ pub(crate) fn write(tx: &mut Tx<'_>, write: &ReviewWrite) -> Result<(), PgError>
         let to = match write.decision {
             // at SG_3 what was approved before is to be asked again
             _ if effect == EffectName::Sg3Review => "reviewed_deferred",
+            // what was approved once is not rejected any more, but it waits
+            ReviewVerdict::Reject if from == "reviewed_approved" => "reviewed_deferred",
             ReviewVerdict::Approve => "reviewed_approved",
             ReviewVerdict::Defer => "reviewed_deferred",
             ReviewVerdict::Reject => "reviewed_rejected",

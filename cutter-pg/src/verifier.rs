@@ -10,7 +10,7 @@ use crate::cut_request;
 use crate::database::PgDatabase;
 use crate::effect::{Effect, Tx, missing};
 use crate::error::PgError;
-use crate::executor::sign;
+use crate::executor::{put_rows, sign};
 use crate::row::{get, system_time};
 use crate::survey;
 
@@ -81,6 +81,7 @@ pub(crate) fn write(tx: &mut Tx<'_>, write: &WriteVerifyWrite, is_failing: bool)
         &[&set],
     )?;
     tx.put(fact::VERIFY_RESULTS, results);
+    put_rows(tx, set, None)?;
     let executor = tx.client.query_opt(
         "SELECT s.inserted_by::text FROM cutter_governance.dot_pair_signature s
          WHERE s.change_set_id = $1 AND s.duty = 'executor'",

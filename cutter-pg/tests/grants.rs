@@ -105,6 +105,8 @@ fn expected() -> BTreeSet<String> {
         add(role, "SELECT", "public.", REQUEST_TABLES);
     }
     for role in ["cutter_exec", "cutter_verify", "cutter_ro"] {
+        add(role, "SELECT", "cutter_governance.", "before_trust");
+        add(role, "EXECUTE", "cutter_governance.", "fn_rows_digest fn_consent_rows");
         add(role, "SELECT", "cutter_queue.", "job_signal work_key work_attempt v_work_item");
         add(role, "EXECUTE", "cutter_queue.fn_work_", "statistics item_targets item_check");
         add(role, "USAGE", "", "cutter_queue");

@@ -100,7 +100,7 @@ fn an_approval_serves_once_and_its_document_and_nonce_are_unique() {
     write.nonce = format!("cut {}", run.run_id);
     assert_eq!(refused(second.review(N::Sg1Review, &write)).kind, K::Conflict, "nonce");
     let mut write = second.sg1_write(ReviewVerdict::Approve);
-    write.document = format!("consent to cut of {}", run.run_id);
+    write.document = run.sg1_write(ReviewVerdict::Approve).document;
     write.sha256 = digest(&write.document);
     assert_eq!(refused(second.review(N::Sg1Review, &write)).kind, K::Conflict, "document");
     write.sha256 = digest("something else");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cutter_core::driver::{Outcome, OwnGate, Ports};
 use cutter_core::gate::Check;
-use cutter_core::machine::run::Phase;
+use cutter_core::machine::run::GateId;
 use cutter_core::sidecar::Sidecar;
 use cutter_examples::{Result, Setup};
 
@@ -13,8 +13,8 @@ use cutter_examples::{Result, Setup};
 struct AtMost(u64);
 
 impl OwnGate for AtMost {
-    fn checks(&self, phase: Phase, sidecar: &Sidecar) -> Vec<Check> {
-        if phase != Phase::Cutplan {
+    fn checks(&self, gate: GateId, sidecar: &Sidecar) -> Vec<Check> {
+        if gate != GateId::Cutplan {
             return Vec::new();
         }
         let count = sidecar.context_pins.get("candidate_count").and_then(|n| n.parse::<u64>().ok());

@@ -47,6 +47,9 @@ pub(crate) struct PlanArgs {
     cut: CutOptions,
     #[command(flatten)]
     manifest: ManifestOption,
+    /// Which version of the document the text becomes: the digest of its rows follows from it.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    version_no: u32,
 }
 
 /// What `plan` and `orchestrate cut` have in common.
@@ -166,11 +169,13 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
         cx.out.warn(format!("{address} is forbidden for this document"));
     }
     count_within(cx, args, &plan)?;
-    let json =
+    let mut json =
         machine(&args.file, &plan, &chosen, plan_settings(&args.cut, &chosen, &document_id, manifest))?;
+    let version = u64::from(args.version_no);
+    json["rows_digest"] = json!({ "version_no": version, "sha256": plan.rows_digest(version).to_hex() });
     let exit =
         if plan.forbidden.is_empty() && plan.unknown_words.is_empty() { Exit::DONE } else { Exit::FAILED };
-    cx.out.result_as(exit, || people(&args.file, &plan, &chosen), &json)
+    cx.out.result_as(exit, || people(&args.file, &plan, &chosen, version), &json)
 }
 
 /// A run refuses more units than the cap. A plan shows them all the same, unless a cap was
@@ -272,7 +277,7 @@ pub(crate) fn machine(
     }))
 }
 
-fn people(file: &Path, plan: &CutPlan, chosen: &Chosen) -> String {
+fn people(file: &Path, plan: &CutPlan, chosen: &Chosen, version: u64) -> String {
     let mut text = format!(
         "{}  {}\n{}\n\n",
         paint(HEAD, plan.document_id.as_str()),
@@ -299,6 +304,7 @@ fn people(file: &Path, plan: &CutPlan, chosen: &Chosen) -> String {
         ("region_sha", plan.region.sha256.to_hex()),
         ("manifest_digest", plan.manifest_digest.to_hex()),
         ("writer_digest", plan.writer_digest.to_hex()),
+        ("rows_digest", format!("{} as version {version}", plan.rows_digest(version))),
     ]));
     text
 }

@@ -407,6 +407,7 @@ pub const READS: &[&str] = &[
     "Reader.vocabulary",
     "Reader.survey",
     "Reader.grants",
+    "Reader.migration_moves",
     "Reader.effect",
     "Reader.structural",
     "Reader.units",

@@ -18,6 +18,7 @@ use crate::port::database::{
     LegBWrite, MarkWrite, ReviewVerdict, ReviewWrite, Sg2RequestWrite, SignatureWrite, SourceFacts,
     SourceRegistration, SurveyScope, SweepWrite, UnitWrite, Verdict, VoidWrite, WriteVerifyWrite,
 };
+use crate::rows::{RowFields, RowsHeader, rows_digest};
 
 const MILLIS: u64 = 1_767_323_045_000;
 
@@ -143,6 +144,21 @@ impl Case {
         crate::plan::set_digest(units.iter().map(|u| (u.canonical_address.as_str(), &u.content_hash)))
     }
 
+    /// Digest of the rows that a cut of the text stores as version 1.
+    #[must_use]
+    pub fn rows_digest(&self) -> Digest {
+        let units = self.units();
+        let header = RowsHeader {
+            document_id: &self.document_id,
+            version_no: 1,
+            source_sha256: &Digest::of(self.text.as_bytes()),
+            region: (0, self.text.len() as u64),
+            publication_type: "act",
+            unit_count: units.len() as u64,
+        };
+        rows_digest(&header, units.iter().map(RowFields::of_write))
+    }
+
     fn signature(&self, duty: &str, payload: &str) -> SignatureWrite {
         let (a, b) = (Digest::of(payload.as_bytes()), Digest::of(duty.as_bytes()));
         SignatureWrite {
@@ -157,7 +173,9 @@ impl Case {
     /// A decision of the given type; `name` tells occurrences apart.
     #[must_use]
     pub fn review(&self, decision_type: &str, decision: ReviewVerdict, name: &str) -> ReviewWrite {
-        let document = format!("{} {decision_type} {} {name}\n", decision.as_str(), self.n);
+        let rows = self.rows_digest();
+        let document =
+            format!("{} {decision_type} {} {name}\nrows_digest: {rows}\n", decision.as_str(), self.n);
         let sg2 = decision_type == "lifecycle_enactment";
         let moves = decision_type == "cut_authorization";
         let cut = !moves;

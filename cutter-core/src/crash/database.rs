@@ -14,9 +14,9 @@ use crate::id::RunId;
 use crate::port::PortResult;
 use crate::port::database::{
     Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
-    GrantSnapshot, PendingEffect, Reader, Registered, ReviewWrite, Reviewer, RunEvidence, SourceFacts,
-    SourceRegistration, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow, Verdict, Verifier,
-    WriteVerifyWrite,
+    GrantSnapshot, PendingEffect, PinMove, Reader, Registered, ReviewWrite, Reviewer, RunEvidence,
+    SourceFacts, SourceRegistration, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow, Verdict,
+    Verifier, WriteVerifyWrite,
 };
 use crate::vocabulary::Vocabulary;
 
@@ -47,6 +47,10 @@ impl Reader for Struck<dyn Reader> {
 
     async fn survey(&self, scope: &SurveyScope) -> PortResult<Survey> {
         self.life.call(PORT, "survey", self.inner.survey(scope)).await
+    }
+
+    async fn migration_moves(&self) -> PortResult<Vec<PinMove>> {
+        self.life.call(PORT, "migration_moves", self.inner.migration_moves()).await
     }
 
     async fn grants(&self) -> PortResult<GrantSnapshot> {

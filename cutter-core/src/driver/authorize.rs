@@ -52,34 +52,68 @@ impl Run<'_> {
         if self.sidecar.outbox.is_some() && self.asks() {
             self.publish_request_again().await?;
         }
-        let (gate, phase) = match stage {
-            Stage::AwaitingCutAuthorization => (GateId::CutAuthz, Phase::CutLegA),
-            _ => (GateId::LifecycleAuthz, Phase::LifecycleEnact),
+        let (gate, phase, effect) = match stage {
+            Stage::AwaitingCutAuthorization => (GateId::CutAuthz, Phase::CutLegA, EffectName::LegA),
+            _ => (GateId::LifecycleAuthz, Phase::LifecycleEnact, EffectName::Enact),
         };
+        let refused = self.intent()?.name == REFUSAL;
+        if self.named_rows().is_none() && !refused && !self.committed(effect).await? {
+            return self.ask_for_rows(gate, phase, stage).await;
+        }
         if self.intent()?.name == phase.as_str() {
             self.phase(phase).await?;
             return Ok(None);
         }
-        if self.intent()?.name == REFUSAL {
+        if refused {
             return self.carry_out_refusal(gate).await;
         }
-        let missing = || Halt::stop(StopReason::Internal, "no request is open");
-        let ask = self.sidecar.ask.clone().ok_or_else(missing)?;
-        let answer = match self.search(core::slice::from_ref(&ask), approval_prefix(gate)).await? {
-            Search::Answer(answer) => *answer,
+        let ask = self.open_ask()?;
+        match self.search(core::slice::from_ref(&ask), approval_prefix(gate)).await? {
+            Search::Answer(answer) => self.act_on(gate, phase, &answer).await,
             Search::Nothing(invalid) => {
                 self.ports.observer.progress(&crate::port::environment::Progress::Paused {
                     gate: gate.as_str(),
                     request_kb_id: ask.request_path.clone(),
                 });
-                return Ok(Some(Outcome::Paused { ask, invalid }));
+                Ok(Some(Outcome::Paused { ask, invalid }))
             }
-        };
+        }
+    }
+
+    fn open_ask(&self) -> Result<Ask, Halt> {
+        let missing = || Halt::stop(StopReason::Internal, "no request is open");
+        self.sidecar.ask.clone().ok_or_else(missing)
+    }
+
+    /// What was asked before requests named the rows is asked once more: no approval of that request
+    /// can be relied on. A refusal of it counts.
+    async fn ask_for_rows(
+        &mut self,
+        gate: GateId,
+        phase: Phase,
+        stage: Stage,
+    ) -> Result<Option<Outcome>, Halt> {
+        let ask = self.open_ask()?;
+        self.explicit_approval = None;
+        if let Search::Answer(answer) = self.search(&[ask], approval_prefix(gate)).await?
+            && !answer.approval.allows()
+        {
+            return self.act_on(gate, phase, &answer).await;
+        }
+        self.ask_anew(stage).await?;
+        self.persist().await?;
+        self.publish_request_again().await?;
+        Ok(None)
+    }
+
+    /// Begins what an answer allows, or carries out its refusal.
+    async fn act_on(&mut self, gate: GateId, phase: Phase, answer: &Answer) -> Result<Option<Outcome>, Halt> {
         let verdict = answer.approval.decision();
-        let record = self.approval_record(gate, &answer);
+        let occurrence = answer.ask.occurrence;
+        let record = self.approval_record(gate, answer);
         self.sidecar.sovereign_approvals.push(record);
         if verdict == ReviewVerdict::Approve {
-            let intent = self.choose(phase.as_str(), ask.occurrence, ids_of(phase), false);
+            let intent = self.choose(phase.as_str(), occurrence, ids_of(phase), false);
             self.set_running(phase, intent);
             self.adopting = false;
             self.persist().await?;
@@ -87,7 +121,7 @@ impl Run<'_> {
             return Ok(None);
         }
         let ids = ["effect.sg1_review", "effect.sg2_review", "approval", "review_decision", "review_history"];
-        self.sidecar.intent = Some(self.choose(REFUSAL, ask.occurrence, &ids, false));
+        self.sidecar.intent = Some(self.choose(REFUSAL, occurrence, &ids, false));
         self.persist().await?;
         self.carry_out_refusal(gate).await
     }
@@ -204,6 +238,13 @@ impl Run<'_> {
             };
             match verify(&facts, &authorization::judge(&facts), document.sha256) {
                 Ok(approval) => {
+                    let gate = ask.gate.parse().unwrap_or(GateId::FailureEscalation);
+                    let mut own = if approval.allows() { self.own_checks(gate) } else { Vec::new() };
+                    own.retain(|check| !check.ok);
+                    if !own.is_empty() {
+                        refusal = GateReport { gate, checks: own };
+                        continue;
+                    }
                     return Ok(Ok(Answer {
                         path: path.to_owned(),
                         sha256: document.sha256,

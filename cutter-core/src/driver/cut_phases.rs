@@ -83,11 +83,13 @@ impl Run<'_> {
         }))?;
         let (writer_digest, base_state) = (write.writer_digest, self.sidecar.pin_digest("base_state_sha")?);
         let grants_pin = self.grants_pin()?;
+        let rows = self.approved_rows().await?;
         let judge = move |facts: &EffectFacts| {
             commit_if_ok(cut_leg_a::judge(&cut_leg_a::LegAFacts {
                 effect: facts.clone(),
                 units: n,
                 writer_digest,
+                rows,
                 base_state,
                 grants_pin,
             }))
@@ -218,7 +220,10 @@ impl Run<'_> {
             return Ok(());
         }
         let document = self.approval_document(&record).await?;
-        let moves = effect == EffectName::Sg1Review;
+        // An entry that was approved already, by an answer that is asked for again, stays so.
+        let status = self.sidecar.drift_pins.0.get(crate::drift::BACKLOG_STATUS);
+        let stands = record.decision == "approve" && status.is_some_and(|s| s == "reviewed_approved");
+        let moves = effect == EffectName::Sg1Review && !stands;
         let write = ReviewWrite {
             approval_id: intent.id("approval")?,
             review_decision_id: match effect {
@@ -376,6 +381,7 @@ impl Run<'_> {
         let subject = self.subject(change_set_id, n)?;
         let evidence = self.ports.reader.evidence(&self.sidecar.run_id).await.map_err(|e| self.halt(e))?;
         let executor_id = self.sidecar.pin_uuid("executor_signature_id")?;
+        let signature_faults = attestation::faults(&evidence.signatures, &[(Duty::Executor, executor_id)]);
         let executor = evidence.signatures.iter().find(|s| s.signature_id == executor_id);
         let missing = || Halt::stop(StopReason::Internal, "leg A's signature is not in the database");
         let previous = executor.ok_or_else(missing)?.signature.clone();
@@ -399,8 +405,14 @@ impl Run<'_> {
             forbidden_prefixes: self.sidecar.settings.forbidden_prefixes.clone(),
         };
         let payload = payload_digest(&write)?;
+        let rows = self.approved_rows().await?;
         let judge = |facts: &EffectFacts| {
-            let facts = write_verify::WriteVerifyFacts { effect: facts.clone(), expected: expected.clone() };
+            let facts = write_verify::WriteVerifyFacts {
+                effect: facts.clone(),
+                expected: expected.clone(),
+                rows,
+                signature_faults: signature_faults.clone(),
+            };
             let report = write_verify::judge(&facts);
             let verdict = if report.ok() { Verdict::Commit } else { Verdict::CommitFailure };
             (report, verdict)

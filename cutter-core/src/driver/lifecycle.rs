@@ -10,10 +10,12 @@ use super::cut_phases::commit_if_ok;
 use super::enter::Acted;
 use super::perform::{Act, Performance, Recheck};
 use super::run::{Halt, Run, payload_digest};
+use crate::attestation;
 use crate::gate::lifecycle_enact;
 use crate::machine::run::Phase;
 use crate::port::effect::{EffectFacts, EffectName, EnactWrite, ExecutorEffect};
 use crate::port::environment::Progress;
+use crate::port::signer::Duty;
 
 impl Run<'_> {
     /// IG_lifecycle_enact_execute.
@@ -37,11 +39,20 @@ impl Run<'_> {
         let (unit_set_digest, grants_pin) = (self.sidecar.pin_digest("unit_set_digest")?, self.grants_pin()?);
         let approved = approval.review_decision_id;
         let expected_actor = self.sidecar.settings.lifecycle_actor.clone();
+        let rows = self.approved_rows().await?;
+        let evidence = self.ports.reader.evidence(&self.sidecar.run_id).await.map_err(|e| self.halt(e))?;
+        let signed = [
+            (Duty::Executor, self.sidecar.pin_uuid("executor_signature_id")?),
+            (Duty::Verifier, self.sidecar.pin_uuid("verifier_signature_id")?),
+        ];
+        let signature_faults = attestation::faults(&evidence.signatures, &signed);
         let judge = |facts: &EffectFacts| {
             commit_if_ok(lifecycle_enact::judge(&lifecycle_enact::EnactFacts {
                 effect: facts.clone(),
                 units: n,
                 unit_set_digest,
+                rows,
+                signature_faults: signature_faults.clone(),
                 review_decision_id,
                 approved_review_decision_id: approved,
                 expected_actor: expected_actor.clone(),

@@ -11,11 +11,11 @@ use crate::digest::Digest;
 use crate::drift;
 use crate::gate::GateReport;
 use crate::intent::Intent;
-use crate::machine::run::Phase;
+use crate::machine::run::{GateId, Phase};
 use crate::port::database::{Begun, Fence};
 use crate::port::effect::{
-    EffectContext, EffectFacts, EffectKey, EffectName, EffectRecord, ExecutorEffect, ReviewWrite, Verdict,
-    WriteVerifyWrite,
+    EffectContext, EffectFacts, EffectKey, EffectName, EffectRecord, ExecutorEffect, ReviewVerdict,
+    ReviewWrite, Verdict, WriteVerifyWrite,
 };
 use crate::port::{PortErrorKind, PortResult};
 use crate::stop::StopReason;
@@ -44,6 +44,23 @@ pub(super) struct Performance<'a> {
     pub(super) recheck: Option<Recheck>,
     /// Pure: judges the facts.
     pub(super) judge: &'a (dyn Fn(&EffectFacts) -> (GateReport, Verdict) + Sync),
+}
+
+impl Performance<'_> {
+    /// The gate at which an embedder's own gates are asked about the transaction: a sovereign's
+    /// where consent is stored. None guards a request, a refusal, or what a sovereign's word carries
+    /// out; a sweep follows its MARK.
+    fn own_gate(&self) -> Option<GateId> {
+        use EffectName as E;
+        match (&self.act, self.effect) {
+            (Act::Review(write), _) if write.decision != ReviewVerdict::Approve => None,
+            (_, E::Sg1Review) => Some(GateId::CutAuthz),
+            (_, E::Sg2Review) => Some(GateId::LifecycleAuthz),
+            (_, E::Sg3Review) => Some(GateId::FailureEscalation),
+            (_, E::Sg2Request | E::Void | E::Sweep) => None,
+            _ => Some(self.phase.gate()),
+        }
+    }
 }
 
 /// An approval that must still be what it was when it was validated.
@@ -201,10 +218,19 @@ impl Run<'_> {
             Begun::Pending(pending) => pending,
         };
         let refusal = self.refusal(cx, p, pending.facts()).await.err();
-        let (report, verdict) = (p.judge)(pending.facts());
+        let (mut report, mut verdict) = (p.judge)(pending.facts());
+        if verdict == Verdict::Commit {
+            let own = p.own_gate().map(|gate| self.own_checks(gate)).unwrap_or_default();
+            report.checks.extend(own.into_iter().filter(|check| !check.ok));
+            verdict = if report.ok() { verdict } else { Verdict::Rollback };
+        }
         if refusal.is_some() || verdict == Verdict::Rollback {
             pending.finish(Verdict::Rollback).await?;
-            return Ok(Err(refusal.unwrap_or_else(|| Halt::Fail(Box::new(report)))));
+            return Ok(Err(refusal.unwrap_or_else(|| match report.gate {
+                // it was accepted before: who answers, or what is asked, has changed
+                gate if gate.is_sovereign() => Halt::stop(StopReason::ApprovalChanged, report.to_string()),
+                _ => Halt::Fail(Box::new(report)),
+            })));
         }
         let Some(record) = pending.finish(verdict).await? else {
             return Ok(Err(Halt::stop(StopReason::Internal, "a committed effect returned no record")));

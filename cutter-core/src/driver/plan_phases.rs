@@ -15,8 +15,9 @@ use super::enter::Acted;
 use super::perform::{Act, Performance};
 use super::run::{Halt, Run, payload_digest};
 use crate::address::{Address, DocumentId};
+use crate::approval::field;
 use crate::digest::Digest;
-use crate::gate::{Check, GateReport, backlog, cutplan, mark, source_pin};
+use crate::gate::{ApprovedRows, Check, GateReport, backlog, cutplan, mark, source_pin};
 use crate::key;
 use crate::machine::run::{GateId, Phase};
 use crate::mark::{ManifestMarker, MarkLimits, Marker, body_region};
@@ -88,6 +89,34 @@ impl Run<'_> {
             self.plan = Some(plan);
         }
         self.plan.as_ref().ok_or_else(|| Halt::stop(StopReason::Internal, "no plan"))
+    }
+
+    /// The digest of the rows that this run's cut stores. SG_2 is asked about the same rows as
+    /// SG_1: a plan that gives others is drift.
+    pub(super) async fn rows_digest(&mut self) -> Result<Digest, Halt> {
+        let version = self.pin_number("source_version_no")?;
+        let rows = self.plan().await?.rows_digest(version);
+        match self.named_rows().filter(|named| *named != rows) {
+            None => Ok(rows),
+            Some(named) => Err(Halt::drift(&[crate::drift::Difference {
+                dimension: "rows_digest".to_owned(),
+                expected: Some(named.to_hex()),
+                observed: Some(rows.to_hex()),
+            }])),
+        }
+    }
+
+    /// The rows that the newest ask of SG_1 or SG_2 names; an ask made before asks named rows
+    /// names none.
+    pub(super) fn named_rows(&self) -> Option<Digest> {
+        let named = self.sidecar.ask.as_ref()?.required.get(field::ROWS_DIGEST)?;
+        named.parse().ok()
+    }
+
+    /// What the gates of writing phases compare the stored rows with.
+    pub(super) async fn approved_rows(&mut self) -> Result<ApprovedRows, Halt> {
+        let is_named = self.named_rows().is_some();
+        Ok(ApprovedRows { digest: self.rows_digest().await?, is_named })
     }
 
     fn build(&self, source: &Source) -> Result<CutPlan, Halt> {

@@ -16,6 +16,7 @@ use super::perform::{Act, Performance};
 use super::run::{Halt, Run, payload_digest};
 use crate::approval::{Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, field};
 use crate::compare::{Comparison, UnitFact};
+use crate::digest::Digest;
 use crate::drift;
 use crate::gate::lifecycle_request;
 use crate::intent::Intent;
@@ -26,6 +27,9 @@ use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, Sg2RequestWri
 use crate::report::{BackupLine, RequestReport, UnitLine, VersionDiff, render_request};
 use crate::sidecar::StopRecord;
 use crate::stop::StopReason;
+
+/// So many lines of one acknowledged drift are shown again; its report has all of them.
+const ACKNOWLEDGED_LINES: usize = 20;
 
 impl Run<'_> {
     /// Whether the outbox holds a request of a gate.
@@ -49,6 +53,7 @@ impl Run<'_> {
         if gate == GateId::LifecycleAuthz {
             self.pin("review_decision_id", intent.id("review_decision")?);
         }
+        let rows = self.rows_digest().await?;
         let folder = self.sidecar.kb_folder.clone().unwrap_or_default();
         let date = utc_date(intent.at);
         let file = DocumentName::Request { gate: name, occurrence }.file_name(date);
@@ -60,7 +65,7 @@ impl Run<'_> {
                 GateId::CutAuthz => CUT_AUTHORIZATION.to_owned(),
                 _ => LIFECYCLE_ENACTMENT.to_owned(),
             },
-            required: self.required(gate, &intent)?,
+            required: self.required(gate, &intent, rows)?,
             expected_actor: match gate {
                 GateId::CutAuthz => None,
                 _ => Some(self.sidecar.settings.lifecycle_actor.clone()),
@@ -78,7 +83,12 @@ impl Run<'_> {
     }
 
     /// What the answer must repeat, less the request's own digest.
-    fn required(&self, gate: GateId, intent: &Intent) -> Result<BTreeMap<String, String>, Halt> {
+    fn required(
+        &self,
+        gate: GateId,
+        intent: &Intent,
+        rows: Digest,
+    ) -> Result<BTreeMap<String, String>, Halt> {
         let mut required = BTreeMap::new();
         let mut put = |name: &str, value: String| required.insert(name.to_owned(), value);
         put(field::RUN_ID, self.sidecar.run_id.to_string());
@@ -87,6 +97,7 @@ impl Run<'_> {
         for name in [field::WRITER_DIGEST, field::MANIFEST_DIGEST, field::REGION_SHA, field::BASE_STATE_SHA] {
             put(name, self.sidecar.pin_digest(name)?.to_hex());
         }
+        put(field::ROWS_DIGEST, rows.to_hex());
         put(field::SOURCE_VERSION_ID, self.source_ids()?.1.to_string());
         if gate == GateId::CutAuthz {
             put(field::CHANGE_SET_ID, "pending".to_owned());
@@ -104,6 +115,7 @@ impl Run<'_> {
         let version_diff = self.version_diff().await?;
         let grants = self.ports.reader.grants().await.map_err(|e| self.halt(e))?;
         let facts = self.inputs();
+        let (asked_before, named_before) = (self.sidecar.ask.is_some(), self.named_rows().is_some());
         let acknowledged = self.acknowledged();
         let settings = &self.sidecar.settings;
         let unsure = settings.detection.as_ref().and_then(|d| d.warning(&settings.profile.name));
@@ -122,7 +134,10 @@ impl Run<'_> {
             Some(line) => format!("line {line}: {}: {}", w.code, w.message),
             None => format!("{}: {}", w.code, w.message),
         });
-        let warnings = unsure.into_iter().chain(warnings).chain(acknowledged).collect();
+        let unnamed = asked_before && !named_before;
+        let unnamed =
+            unnamed.then(|| "what was asked before named no rows: only this request does".to_owned());
+        let warnings = unsure.into_iter().chain(warnings).chain(acknowledged).chain(unnamed).collect();
         Ok(RequestReport {
             ask: ask.clone(),
             run_id: self.sidecar.run_id.to_string(),
@@ -155,7 +170,16 @@ impl Run<'_> {
     /// Drift that was acknowledged on the way here: the approver reads it again.
     fn acknowledged(&self) -> Vec<String> {
         let stops = self.sidecar.stops.iter().filter(|s| s.resolved_by.is_some() && !s.observed.is_empty());
-        stops.flat_map(|s| s.detail.iter().map(|d| format!("acknowledged after stop {}: {d}", s.n))).collect()
+        let mut lines = Vec::new();
+        for stop in stops {
+            let shown = stop.detail.iter().take(ACKNOWLEDGED_LINES);
+            lines.extend(shown.map(|d| format!("acknowledged after stop {}: {d}", stop.n)));
+            let more = stop.detail.len().saturating_sub(ACKNOWLEDGED_LINES);
+            if more > 0 {
+                lines.push(format!("acknowledged after stop {}: {more} more, in {}", stop.n, stop.name));
+            }
+        }
+        lines
     }
 
     /// What changes against the version that stands now, if one does (D24): its units with their
@@ -268,6 +292,11 @@ impl Run<'_> {
         if status == "reviewed_deferred" {
             self.sweep_again(stop).await?;
         }
+        self.ask_anew(stage).await
+    }
+
+    /// Asks at a gate once more, under the next occurrence, and begins nothing on the answer before.
+    pub(super) async fn ask_anew(&mut self, stage: Stage) -> Result<(), Halt> {
         let occurrence = self.sidecar.ask.as_ref().map_or(1, |a| a.occurrence + 1);
         if matches!(stage, Stage::WriteVerified | Stage::AwaitingLifecycleAuthorization) {
             // the next request is a row of its own, and there is none yet

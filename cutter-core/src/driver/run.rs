@@ -332,6 +332,11 @@ impl<'p> Run<'p> {
         self.ports.reader.survey(&self.scope()).await.map_err(|e| self.halt(e))
     }
 
+    /// What an embedder's own gates say at a gate.
+    pub(super) fn own_checks(&self, gate: GateId) -> Vec<Check> {
+        self.ports.own_gates.iter().flat_map(|own| own.checks(gate, &self.sidecar)).collect()
+    }
+
     pub(super) fn pin(&mut self, name: &str, value: impl ToString) {
         self.sidecar.context_pins.insert(name.to_owned(), value.to_string());
     }

@@ -19,7 +19,7 @@ use super::{Caller, DriveError, Driven, Outcome, Ports};
 use crate::approval::{Ask, field, observed_sha256};
 use crate::digest::Digest;
 use crate::drift;
-use crate::gate::GateReport;
+use crate::gate::{self, Check, GateReport};
 use crate::id::RunId;
 use crate::machine::run::{GateId, RunState, Stage, Trigger};
 use crate::naming::{DocumentName, EscalationKind, utc_date};
@@ -195,9 +195,12 @@ impl Run<'_> {
                 .insert(0, format!("{} at {state}, change_set_id {change_set}", stopping.reason.code()));
             stopping.reason = StopReason::BetweenLegAAndLegB;
         }
-        if let (StopReason::GateFailed(GateId::Closeout), _) = (&stopping.reason, &report) {
-            // Documents are missing or changed: trouble of the store, which a person mends (D23).
-            stopping.reason = StopReason::KbConflict;
+        if let (StopReason::GateFailed(GateId::Closeout), Some(report)) = (&stopping.reason, &report) {
+            // Documents are missing or changed: trouble of the store, which a person mends (D23). Or
+            // an own gate refuses: the units are in force, so nothing fails any more (D47).
+            let is_ours = |c: &&Check| gate::closeout::INVARIANTS.iter().any(|i| i.id == c.invariant);
+            let ours = report.failures().into_iter().any(|c| is_ours(&c));
+            stopping.reason = if ours { StopReason::KbConflict } else { StopReason::OwnGate };
         }
         if let Some(stop) = self.same_as_before(&stopping) {
             return Ok(Outcome::Stopped(stop));

@@ -71,6 +71,7 @@ pub const INVARIANTS: &[Invariant] = &[
         "writer_digest is as asked",
         "spec 1 §4 IG_cut_leg_a_execute, D14",
     ),
+    invariant("approval.rows_digest", G, "rows_digest is as asked", "DESIGN D39"),
     invariant("approval.manifest_digest", G, "manifest_digest is as asked", "spec 1 §3 SG_1"),
     invariant("approval.region_sha", G, "region_sha is as asked", "spec 1 §3 SG_1"),
     invariant("approval.base_state_sha", G, "base_state_sha is as asked", "D14, PROTOCOL §7"),
@@ -134,7 +135,8 @@ pub fn judge(facts: &AuthorizationFacts) -> GateReport {
     let mut checks = Vec::new();
     signature(facts, signer, signed_at, &fields, &mut checks);
     checks.push(well_formed(text, &fields, &errors));
-    checks.push(ask_complete(&facts.ask));
+    let refuses = fields.get("decision").is_some_and(|d| d == "defer" || d == "reject");
+    checks.push(ask_complete(&facts.ask, refuses));
     let same =
         |id: &str, expected: &str, key: &str| Check::equal_some(id, &expected.to_owned(), fields.get(key));
     let ask = &facts.ask;
@@ -248,13 +250,15 @@ fn well_formed(
     Check { expected: format!("{FORMAT}, dated, no fault"), ..Check::empty(id, &found) }
 }
 
-fn ask_complete(ask: &Ask) -> Check {
+/// A refusal allows nothing, so it may answer a request that was made before requests named rows.
+fn ask_complete(ask: &Ask, refuses: bool) -> Check {
     let id = "approval.ask_complete";
     let mut found = Vec::new();
     match Ask::minimum(&ask.approval_type) {
         Some(minimum) => found.extend(
             minimum
                 .iter()
+                .filter(|k| !(refuses && **k == field::ROWS_DIGEST))
                 .filter(|k| ask.required.get(**k).is_none_or(String::is_empty))
                 .map(|k| format!("{k} is not asked for")),
         ),

@@ -6,7 +6,7 @@ use alloc::vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::effect::{digest, no_drift_after, number, surveyed, text};
+use super::effect::{ApprovedRows, digest, no_drift_after, number, rows, surveyed, text};
 use super::{Check, GateReport, Invariant, invariant};
 use crate::digest::Digest;
 use crate::machine::run::GateId;
@@ -44,6 +44,12 @@ pub const INVARIANTS: &[Invariant] = &[
         "the writer digest computed from the stored rows is the approved one",
         "spec 2 §6 writer_digest",
     ),
+    invariant(
+        "cut_leg_a.rows_digest",
+        G,
+        "everything stored of the units, hashed again in the database, is what was approved",
+        "DESIGN D39",
+    ),
     invariant("cut_leg_a.all_draft", G, "no unit of the change set is anything but draft", SPEC),
     invariant(
         "cut_leg_a.entry_cut_applied",
@@ -68,6 +74,8 @@ pub struct LegAFacts {
     pub units: u64,
     /// The approved writer digest.
     pub writer_digest: Digest,
+    /// The approved rows.
+    pub rows: ApprovedRows,
     /// The approved base state.
     pub base_state: Digest,
     /// The pinned digest of the grant probe.
@@ -89,6 +97,7 @@ pub fn judge(facts: &LegAFacts) -> GateReport {
             digest("cut_leg_a.grants", e, fact::GRANTS, &facts.grants_pin),
             Check { ok: created.ok && facts.units > 0, ..created },
             digest("cut_leg_a.writer_digest", e, fact::WRITER_DIGEST, &facts.writer_digest),
+            rows("cut_leg_a.rows_digest", e, &facts.rows),
             number("cut_leg_a.all_draft", e, fact::NON_DRAFT, 0),
             text("cut_leg_a.entry_cut_applied", e, fact::ENTRY_STATUS, "cut_applied"),
             no_drift_after("cut_leg_a.no_drift_after", EffectName::LegA, facts.units, e),
@@ -102,11 +111,13 @@ impl LegAFacts {
     #[must_use]
     pub fn example() -> Self {
         let (writer, base, grants) = (Digest::of(b"plan"), Digest::of(b"base"), Digest::of(b"grants"));
+        let rows = ApprovedRows { digest: Digest::of(b"rows"), is_named: true };
         let before = super::effect::example::survey("reviewed_approved");
         let values = [
             (fact::CREATED, "7"),
             (fact::NON_DRAFT, "0"),
             (fact::WRITER_DIGEST, &writer.to_hex()),
+            (fact::ROWS_DIGEST, &rows.digest.to_hex()),
             (fact::BASE_STATE, &base.to_hex()),
             (fact::GRANTS, &grants.to_hex()),
             (fact::APPROVAL_USED_HERE, "true"),
@@ -117,6 +128,7 @@ impl LegAFacts {
             effect: super::effect::example::facts(EffectName::LegA, 7, &before, "cutter_exec", &values),
             units: 7,
             writer_digest: writer,
+            rows,
             base_state: base,
             grants_pin: grants,
         }
@@ -142,6 +154,9 @@ pub(crate) mod tests {
         "cut_leg_a.created" => |f| set(&mut f, fact::CREATED, "6");
         "cut_leg_a.created" => |f| set(&mut f, fact::CREATED, "seven");
         "cut_leg_a.writer_digest" => |f| set(&mut f, fact::WRITER_DIGEST, &Digest::of(b"other").to_hex());
+        "cut_leg_a.rows_digest" => |f| set(&mut f, fact::ROWS_DIGEST, &Digest::of(b"other").to_hex());
+        "cut_leg_a.rows_digest" => |f| { f.effect.values.remove(fact::ROWS_DIGEST); };
+        "cut_leg_a.rows_digest" => |f| { f.rows.is_named = false; set(&mut f, fact::ROWS_DIGEST, "other"); };
         "cut_leg_a.all_draft" => |f| set(&mut f, fact::NON_DRAFT, "1");
         "cut_leg_a.entry_cut_applied" => |f| set(&mut f, fact::ENTRY_STATUS, "reviewed_approved");
         "cut_leg_a.no_drift_after" => |f| {
@@ -170,6 +185,14 @@ pub(crate) mod tests {
     fn no_facts_fail_every_check_that_needs_one() {
         let mut facts = LegAFacts::example();
         facts.effect.values.clear();
-        assert_eq!(judge(&facts).failures().len(), 8);
+        assert_eq!(judge(&facts).failures().len(), 9);
+    }
+
+    #[test]
+    fn rows_may_be_unknown_only_where_the_consent_named_none() {
+        let mut facts = LegAFacts::example();
+        facts.effect.values.remove(fact::ROWS_DIGEST);
+        facts.rows.is_named = false;
+        assert!(judge(&facts).ok());
     }
 }

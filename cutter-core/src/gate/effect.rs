@@ -4,10 +4,12 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::{ABSENT, Check};
 use crate::digest::Digest;
 use crate::drift;
-use crate::port::database::{EffectFacts, EffectName, Survey};
+use crate::port::database::{EffectFacts, EffectName, Survey, fact};
 
 /// Holds if the named fact is there and is exactly this text.
 pub(super) fn text(id: &str, facts: &EffectFacts, name: &str, expected: &str) -> Check {
@@ -23,6 +25,23 @@ pub(super) fn number(id: &str, facts: &EffectFacts, name: &str, expected: u64) -
 /// Holds if the named fact is there and is exactly this digest.
 pub(super) fn digest(id: &str, facts: &EffectFacts, name: &str, expected: &Digest) -> Check {
     text(id, facts, name, &expected.to_hex())
+}
+
+/// The rows that were approved: their digest, and whether the consent named it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovedRows {
+    /// The plan's own digest of its rows.
+    pub digest: Digest,
+    /// False only in a run whose consent was given before consents named rows.
+    pub is_named: bool,
+}
+
+/// Holds if the rows as they are stored have the digest that was approved. Where the
+/// consent named none, an effect that was committed before rows were digested holds, too.
+pub(super) fn rows(id: &str, facts: &EffectFacts, approved: &ApprovedRows) -> Check {
+    let check = digest(id, facts, fact::ROWS_DIGEST, &approved.digest);
+    let before = !approved.is_named && !facts.values.contains_key(fact::ROWS_DIGEST);
+    Check { ok: check.ok || before, ..check }
 }
 
 /// Holds if every dimension was looked at after the locks and before the write. That the values

@@ -3,11 +3,12 @@
 
 use alloc::string::String;
 use alloc::vec;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::effect::{digest, no_drift_after, number, surveyed, text};
+use super::effect::{ApprovedRows, digest, no_drift_after, number, rows, surveyed, text};
 use super::lifecycle_request::DECISION_TYPE;
 use super::{Check, GateReport, Invariant, invariant};
 use crate::digest::Digest;
@@ -69,6 +70,18 @@ pub const INVARIANTS: &[Invariant] = &[
         "PROTOCOL §2 SG2",
     ),
     invariant(
+        "lifecycle_enact.rows_digest",
+        G,
+        "everything stored of the units, hashed again in the database, is what was approved",
+        "DESIGN D39",
+    ),
+    invariant(
+        "lifecycle_enact.signatures",
+        G,
+        "executor and verifier signed, and both signatures are good",
+        "DESIGN §6",
+    ),
+    invariant(
         "lifecycle_enact.enacted",
         G,
         "fn_iu_enact returned enacted exactly N times, N at least 1",
@@ -101,6 +114,10 @@ pub struct EnactFacts {
     pub units: u64,
     /// Digest of the unit set, as approved.
     pub unit_set_digest: Digest,
+    /// The approved rows.
+    pub rows: ApprovedRows,
+    /// What is wrong with the stored signatures ([`crate::attestation::faults`]).
+    pub signature_faults: Vec<String>,
     /// The run's own lifecycle review decision.
     pub review_decision_id: Uuid,
     /// The review decision that the verified approval names; `None` if it names none.
@@ -133,6 +150,8 @@ pub fn judge(facts: &EnactFacts) -> GateReport {
             text("lifecycle_enact.approval_used_once", e, fact::APPROVAL_USED_HERE, "true"),
             digest("lifecycle_enact.grants", e, fact::GRANTS, &facts.grants_pin),
             digest("lifecycle_enact.unit_set", e, fact::UNIT_SET, &facts.unit_set_digest),
+            rows("lifecycle_enact.rows_digest", e, &facts.rows),
+            Check::empty("lifecycle_enact.signatures", &facts.signature_faults),
             Check { ok: enacted.ok && facts.units > 0, ..enacted },
             number("lifecycle_enact.none_partial", e, fact::NOT_ENACTED, 0),
             number("lifecycle_enact.log_rows", e, fact::LOG_ROWS, facts.units),
@@ -150,6 +169,7 @@ impl EnactFacts {
     #[must_use]
     pub fn example() -> Self {
         let (units, grants) = (Digest::of(b"units"), Digest::of(b"grants"));
+        let rows = ApprovedRows { digest: Digest::of(b"rows"), is_named: true };
         let before = super::effect::example::survey("verified_complete");
         let values = [
             (fact::DECISION_TYPE, DECISION_TYPE),
@@ -159,6 +179,7 @@ impl EnactFacts {
             (fact::APPROVAL_USED_HERE, "true"),
             (fact::GRANTS, &grants.to_hex()),
             (fact::UNIT_SET, &units.to_hex()),
+            (fact::ROWS_DIGEST, &rows.digest.to_hex()),
             (fact::ENACTED, "7"),
             (fact::NOT_ENACTED, "0"),
             (fact::LOG_ROWS, "7"),
@@ -170,6 +191,8 @@ impl EnactFacts {
             effect: super::effect::example::facts(EffectName::Enact, 7, &before, "cutter_exec", &values),
             units: 7,
             unit_set_digest: units,
+            rows,
+            signature_faults: Vec::new(),
             review_decision_id: Uuid::from_u128(9),
             approved_review_decision_id: Some(Uuid::from_u128(9)),
             expected_actor: "sovereign".into(),
@@ -199,6 +222,9 @@ pub(crate) mod tests {
         "lifecycle_enact.approval_used_once" => |f| set(&mut f, fact::APPROVAL_USED_HERE, "false");
         "lifecycle_enact.grants" => |f| set(&mut f, fact::GRANTS, "0");
         "lifecycle_enact.unit_set" => |f| { f.effect.values.remove(fact::UNIT_SET); };
+        "lifecycle_enact.rows_digest" => |f| set(&mut f, fact::ROWS_DIGEST, &Digest::of(b"other").to_hex());
+        "lifecycle_enact.rows_digest" => |f| { f.effect.values.remove(fact::ROWS_DIGEST); };
+        "lifecycle_enact.signatures" => |f| f.signature_faults.push("verifier: not good".into());
         "lifecycle_enact.enacted" => |f| set(&mut f, fact::ENACTED, "6");
         "lifecycle_enact.none_partial" => |f| set(&mut f, fact::NOT_ENACTED, "1");
         "lifecycle_enact.log_rows" => |f| set(&mut f, fact::LOG_ROWS, "8");

@@ -4,12 +4,15 @@
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::effect::{no_drift_after, number, surveyed};
+use super::effect::{ApprovedRows, no_drift_after, number, rows, surveyed};
 use super::structural_verify::{self, StructuralExpected};
 use super::{ABSENT, Check, GateReport, Invariant, invariant};
+#[cfg(any(test, feature = "memory"))]
+use crate::digest::Digest;
 use crate::machine::run::GateId;
 use crate::port::database::{EffectFacts, EffectName, fact};
 
@@ -40,10 +43,22 @@ pub const INVARIANTS: &[Invariant] = &[
         "spec 3 G-VERIFY-SOD",
     ),
     invariant(
+        "write_verify.executor_signature",
+        G,
+        "the executor's signature over leg A is good: the verifier signs over no other",
+        "DESIGN §6",
+    ),
+    invariant(
         "write_verify.recount",
         G,
         "counted again by the verifier, every structural invariant holds",
         "PROTOCOL §2 write_verify",
+    ),
+    invariant(
+        "write_verify.rows_digest",
+        G,
+        "everything stored of the units, hashed again in the database, is what was approved",
+        "DESIGN D39",
     ),
     invariant(
         "write_verify.verified_once",
@@ -66,6 +81,10 @@ pub struct WriteVerifyFacts {
     pub effect: EffectFacts,
     /// What the plan says must be there.
     pub expected: StructuralExpected,
+    /// The approved rows.
+    pub rows: ApprovedRows,
+    /// What is wrong with the executor's stored signature ([`crate::attestation::faults`]).
+    pub signature_faults: Vec<String>,
 }
 
 /// Judges the verification.
@@ -86,7 +105,9 @@ pub fn judge(facts: &WriteVerifyFacts) -> GateReport {
                 if executor.is_empty() { ABSENT } else { executor },
                 !executor.is_empty() && executor != wanted,
             ),
+            Check::empty("write_verify.executor_signature", &facts.signature_faults),
             recount(facts),
+            rows("write_verify.rows_digest", e, &facts.rows),
             number("write_verify.verified_once", e, fact::VERIFY_RESULTS, 1),
             no_drift_after("write_verify.no_drift_after", EffectName::WriteVerify, facts.expected.units, e),
         ],
@@ -105,7 +126,7 @@ fn recount(facts: &WriteVerifyFacts) -> Check {
     if failed.is_empty() {
         return Check::new(id, &expected, &expected, true);
     }
-    let named: alloc::vec::Vec<String> = failed
+    let named: Vec<String> = failed
         .iter()
         .map(|c| {
             let name = c.invariant.rsplit('.').next().unwrap_or(&c.invariant);
@@ -122,11 +143,16 @@ impl WriteVerifyFacts {
     pub fn example() -> Self {
         let before = super::effect::example::survey("cut_applied");
         let expected = StructuralExpected::example();
-        let values = [(fact::VERIFY_RESULTS, "1"), (fact::EXECUTOR_PRINCIPAL, "cutter_exec")];
+        let rows = ApprovedRows { digest: Digest::of(b"rows"), is_named: true };
+        let values = [
+            (fact::VERIFY_RESULTS, "1"),
+            (fact::EXECUTOR_PRINCIPAL, "cutter_exec"),
+            (fact::ROWS_DIGEST, &rows.digest.to_hex()),
+        ];
         let mut effect =
             super::effect::example::facts(EffectName::WriteVerify, 7, &before, "cutter_verify", &values);
         effect.structural = Some(expected.agreeing_facts());
-        Self { effect, expected }
+        Self { effect, expected, rows, signature_faults: Vec::new() }
     }
 }
 
@@ -144,9 +170,11 @@ pub(crate) mod tests {
         "write_verify.surveyed" => |f| { f.effect.survey_before.0.remove(drift::MIGRATIONS); f.effect.survey_after.0.remove(drift::MIGRATIONS); };
         "write_verify.verifier_principal" => |f| f.effect.principal = "postgres".into();
         "write_verify.separate_principals" => |f| set(&mut f, fact::EXECUTOR_PRINCIPAL, "cutter_verify");
-        "write_verify.separate_principals" => |f| { f.effect.values.clear(); set(&mut f, fact::VERIFY_RESULTS, "1"); };
+        "write_verify.separate_principals" => |f| { f.effect.values.remove(fact::EXECUTOR_PRINCIPAL); };
+        "write_verify.executor_signature" => |f| f.signature_faults.push("executor: not good".into());
         "write_verify.recount" => |f| f.effect.structural.as_mut().unwrap().anchors = 6;
         "write_verify.recount" => |f| f.effect.structural = None;
+        "write_verify.rows_digest" => |f| set(&mut f, fact::ROWS_DIGEST, "other");
         "write_verify.verified_once" => |f| set(&mut f, fact::VERIFY_RESULTS, "2");
         "write_verify.no_drift_after" => |f| {
             f.effect.survey_after.0.insert(drift::BACKLOG_STATUS.into(), "abandoned".into());

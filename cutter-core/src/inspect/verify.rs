@@ -11,15 +11,14 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use ed25519_dalek::{Signature, VerifyingKey};
-
 use super::claims::Claims;
+use crate::attestation;
 use crate::canonical;
 use crate::digest::Digest;
 use crate::gate::{ABSENT, Check};
 use crate::machine::run::{Phase, RunState, Stage};
 use crate::plan::set_digest;
-use crate::port::database::{RunEvidence, StoredSignature, UnitRow};
+use crate::port::database::{RunEvidence, UnitRow};
 use crate::port::effect::{EffectName, Verdict};
 use crate::port::signer::SignatureFacts;
 use crate::sidecar::{ApprovalRecord, Mode, PhaseResult, Sidecar, StopRecord, TransitionRecord};
@@ -371,32 +370,15 @@ fn stored_approvals(claims: &Claims, evidence: &RunEvidence, checks: &mut Vec<Ch
     }
 }
 
-fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let mut out = [0; N];
-    if text.len() != 2 * N || !text.is_ascii() {
-        return None;
-    }
-    for (i, place) in out.iter_mut().enumerate() {
-        *place = u8::from_str_radix(text.get(2 * i..2 * i + 2)?, 16).ok()?;
-    }
-    Some(out)
-}
-
-fn is_genuine(stored: &StoredSignature) -> bool {
-    let key = unhex::<32>(&stored.public_key).and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok());
-    let signature = unhex::<64>(&stored.signature).map(|bytes| Signature::from_bytes(&bytes));
-    match (key, signature) {
-        (Some(key), Some(signature)) => key.verify_strict(stored.payload.as_bytes(), &signature).is_ok(),
-        _ => false,
-    }
-}
-
 /// Executor and verifier signed; the verifier's payload covers the executor's signature.
 fn signatures(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
     let stored = &facts.evidence.signatures;
     for signature in stored {
         let id = format!("verify.signature.{}.genuine", signature.duty);
-        checks.push(Check::truth(&id, is_genuine(signature)));
+        checks.push(Check::truth(
+            &id,
+            attestation::verify(&signature.public_key, &signature.payload, &signature.signature).is_ok(),
+        ));
         if let Some(key) = facts.public_keys.get(&signature.duty) {
             let id = format!("verify.signature.{}.key_pinned", signature.duty);
             checks.push(Check::equal(&id, key, &signature.public_key));

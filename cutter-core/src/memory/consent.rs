@@ -98,6 +98,12 @@ impl Tx<'_> {
             let to = match write.decision {
                 // at SG_3 what was approved before is to be asked again
                 _ if self.cx.key.effect == EffectName::Sg3Review => S::ReviewedDeferred,
+                // what was approved once is not rejected any more, but it waits
+                ReviewVerdict::Reject
+                    if self.tables.entries.get(&entry_id).map(|e| e.status) == Some(S::ReviewedApproved) =>
+                {
+                    S::ReviewedDeferred
+                }
                 ReviewVerdict::Approve => S::ReviewedApproved,
                 ReviewVerdict::Defer => S::ReviewedDeferred,
                 ReviewVerdict::Reject => S::ReviewedRejected,
@@ -175,6 +181,7 @@ impl Tx<'_> {
         self.put_approval(write.approval_id, write.review_decision_id);
         self.put_decision(write.review_decision_id);
         let unit_set = observe::unit_set_digest(&self.tables, set);
+        self.put_rows(set, Some(write.approval_id));
         let enacted = self.change_status(set, Lifecycle::Enacted)?;
         let not_enacted = observe::units_of(&self.tables, set)
             .iter()

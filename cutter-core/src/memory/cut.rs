@@ -147,6 +147,7 @@ impl Tx<'_> {
         self.put(fact::CREATED, created);
         self.put(fact::NON_DRAFT, created - drafts);
         self.put(fact::WRITER_DIGEST, writer);
+        self.put_rows(write.change_set_id, Some(write.approval_id));
         self.put(fact::BASE_STATE, base);
         self.put(fact::GRANTS, grants);
         self.put_approval(write.approval_id, write.review_decision_id);
@@ -422,6 +423,12 @@ impl Tx<'_> {
             .find(|s| s.change_set_id == set && s.duty == "executor")
             .map(|s| s.principal);
         self.put(fact::VERIFY_RESULTS, results);
+        let refused = self.refusal.clone();
+        self.put_rows(set, None);
+        if failing {
+            // a failure may be recorded over any rows
+            self.refusal = refused;
+        }
         if let Some(principal) = executor {
             self.put(fact::EXECUTOR_PRINCIPAL, principal);
         }

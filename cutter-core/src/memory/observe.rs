@@ -15,6 +15,7 @@ use crate::digest::{Digest, Hasher};
 use crate::drift;
 use crate::id::RunId;
 use crate::port::database::{EffectName, GrantSnapshot, StructuralFacts, Survey, SurveyScope};
+use crate::rows::{RowFields, RowsHeader};
 use crate::vocabulary::Vocabulary;
 
 /// What a real database has beside rows: identity, functions, triggers, grants, settings.
@@ -225,6 +226,38 @@ pub(super) fn writer_digest(tables: &Tables, change_set_id: Uuid) -> Digest {
     }
     w.end_array();
     Digest::of(w.finish().as_bytes())
+}
+
+/// The rows digest of the stored rows ([`crate::rows`]), contents hashed again.
+pub(super) fn rows_digest(tables: &Tables, change_set_id: Uuid) -> Option<Digest> {
+    let set = tables.change_sets.get(&change_set_id)?;
+    let version = tables.versions.get(&set.source_version_id)?;
+    let units = units_of(tables, change_set_id);
+    let region = (units.first().map_or(0, |u| u.start), units.last().map_or(0, |u| u.end));
+    let header = RowsHeader {
+        document_id: &set.document_id,
+        version_no: u64::try_from(version.version_no).unwrap_or_default(),
+        source_sha256: &Digest::of(&version.content),
+        region,
+        publication_type: &set.publication_type,
+        unit_count: units.len() as u64,
+    };
+    let hashes: Vec<Digest> = units.iter().map(|u| Digest::of(&u.content)).collect();
+    let rows = units.iter().zip(&hashes).map(|(u, content_hash)| RowFields {
+        ordinal: u.ordinal,
+        canonical_address: &u.canonical_address,
+        citation_address: u.citation_address.as_deref(),
+        unit_kind: &u.unit_kind,
+        section_type: &u.section_type,
+        designator: None,
+        title: None,
+        language: None,
+        span: (u.start, u.end),
+        content_hash,
+        body_hash: &u.body_hash,
+        idempotency_key: &u.idempotency_key,
+    });
+    Some(crate::rows::rows_digest(&header, rows))
 }
 
 /// The digest of the set of units that an enactment is about.

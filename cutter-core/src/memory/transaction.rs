@@ -326,6 +326,21 @@ impl Tx<'_> {
         self.put(fact::APPROVAL_ACTOR, actor);
     }
 
+    /// Puts the digest of the rows as they are stored among the facts. If the consent names other
+    /// rows (SG_1's, unless one is given), committing is refused.
+    pub(super) fn put_rows(&mut self, set: Uuid, consent: Option<Uuid>) {
+        let Some(observed) = observe::rows_digest(&self.tables, set) else { return };
+        let decision = self.tables.change_sets.get(&set).map(|row| row.review_decision_id);
+        let named = self.tables.approvals.values().find(|a| match consent {
+            Some(id) => a.approval_id == id,
+            None => Some(a.review_decision_id) == decision,
+        });
+        if named.and_then(|a| crate::approval::named_rows(&a.document)) != Some(observed) {
+            self.refuse(format!("the consent does not name the rows {observed}"));
+        }
+        self.put(fact::ROWS_DIGEST, observed);
+    }
+
     /// Puts what the request row says among the facts.
     pub(super) fn put_decision(&mut self, review_decision_id: Uuid) {
         let Some(row) = self.tables.decisions.get(&review_decision_id) else { return };

@@ -286,6 +286,17 @@ pub struct StoredApproval {
     pub used_by: Option<String>,
 }
 
+/// What a migration moved of one dimension; `None` where there was, or is, no such dimension.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PinMove {
+    /// The dimension.
+    pub dimension: String,
+    /// Its value before.
+    pub before: Option<String>,
+    /// Its value after.
+    pub after: Option<String>,
+}
+
 /// The observing principal. It never writes (F-6).
 #[async_trait]
 pub trait Reader: Send + Sync {
@@ -300,6 +311,12 @@ pub trait Reader: Send + Sync {
     async fn vocabulary(&self) -> PortResult<Vocabulary>;
     /// Live values for drift (PROTOCOL §4), read in one snapshot.
     async fn survey(&self, scope: &SurveyScope) -> PortResult<Survey>;
+    /// What migrations of the schema moved of the surveyed dimensions, oldest first, so that a run
+    /// which pinned the value of before goes on. A database that is never changed under its runs
+    /// has none.
+    async fn migration_moves(&self) -> PortResult<Vec<PinMove>> {
+        Ok(Vec::new())
+    }
     /// The grant probe (IG_grant_probe).
     async fn grants(&self) -> PortResult<GrantSnapshot>;
     /// One effect, if it was committed.

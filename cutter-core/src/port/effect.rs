@@ -156,7 +156,7 @@ pub struct EffectContext {
 }
 
 /// An effect of the executor.
-#[allow(clippy::large_enum_variant)] // one per transaction
+#[allow(clippy::large_enum_variant)]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExecutorEffect {
     /// MARK.
@@ -248,8 +248,7 @@ pub struct ReviewWrite {
     pub decision: ReviewVerdict,
     /// The backlog entry, where the run has one.
     pub entry_id: Option<Uuid>,
-    /// Id of the history row, where the entry's status moves: at SG_1 by the decision (S1 → S2,
-    /// S3 or S4), at SG_3 back from an approval that will be asked for again (S2 → S3).
+    /// Id of the history row, where the entry's status moves: at SG_1, at SG_3 back (S2 → S3).
     pub history_id: Option<Uuid>,
     /// The change set, once there is one.
     pub change_set_id: Option<Uuid>,
@@ -454,8 +453,7 @@ pub struct EffectFacts {
     pub survey_after: Survey,
     /// The login that the database saw (`session_user`).
     pub principal: String,
-    /// Counts and texts by name, per effect; see each effect's constants in
-    /// [`fact`]. Absent means not observed, and a gate that needs it fails.
+    /// Counts and texts by name ([`fact`]). Absent means not observed: a gate that needs it fails.
     pub values: BTreeMap<String, String>,
     /// Structural counts, for write-verify.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -480,7 +478,9 @@ pub mod fact {
     pub const APPROVAL_DECISION: &str = "approval_decision";
     /// Leg A, enact: digest of the grant probe, judged again inside (hex).
     pub const GRANTS: &str = "grants";
-    /// Leg B: rows in manifest_envelope for the change set.
+    /// Leg A, write-verify, enact: rows digest recomputed from the stored rows (hex).
+    pub const ROWS_DIGEST: &str = "rows_digest";
+    /// Leg B: rows in manifest_envelope.
     pub const ENVELOPES: &str = "envelopes";
     /// Leg B: rows in cut_change_set for the change set.
     pub const CHANGE_SETS: &str = "change_sets";

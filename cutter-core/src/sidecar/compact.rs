@@ -8,7 +8,7 @@ impl Sidecar {
     /// approvals that were not accepted. What is owed, open or checked later stays whole.
     pub fn compact(&mut self) {
         const LINE: usize = 120;
-        const CONSIDERED: usize = 5;
+        const CONSIDERED: usize = 2;
         let last = self.stops.last().map_or(0, |s| s.n);
         let settled = |s: &&mut StopRecord| s.uploaded.is_some() && (s.n < last || s.resolved_by.is_some());
         for stop in self.stops.iter_mut().filter(settled) {

@@ -1,5 +1,6 @@
 //! What every stop must say, and whom it may not pose as.
 use super::*;
+use alloc::string::ToString;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 

@@ -3,7 +3,7 @@
 use cutter_core::port::effect::{LegAWrite, fact};
 use uuid::Uuid;
 
-use super::{put_approval, sign, use_approval};
+use super::{put_approval, put_rows, sign, use_approval};
 use crate::cut_request;
 use crate::effect::Tx;
 use crate::error::PgError;
@@ -66,6 +66,7 @@ pub(super) fn write(tx: &mut Tx<'_>, write: &LegAWrite) -> Result<(), PgError> {
     tx.put(fact::NON_DRAFT, not_draft);
     let digest: String = get(&tx.client.query_one(WRITER_DIGEST, &[&set])?, 0)?;
     tx.put(fact::WRITER_DIGEST, digest);
+    put_rows(tx, set, Some(write.approval_id))?;
     cut_request::follow(tx)?;
     tx.put_status(write.entry_id)
 }

@@ -58,9 +58,12 @@ BEGIN
     PERFORM cutter_governance.fn_backlog_transition(v_entry, 'review_pending', 'reviewed_approved', gen_random_uuid(),
         'a', 'r', p_run, NULL, '{"b": [1, "x\ty"], "a": null}', v_at);
     PERFORM cutter_governance.fn_approval_use(v_approval, p_run, 'leg_a', v_set, v_at);
+    -- as an older cutter left it: its consents name no rows
+    PERFORM set_config('session_replication_role', 'replica', true);
     PERFORM cutter_governance.fn_change_set_open(v_set, p_run, p_doc, v_source.source_document_id,
         v_source.source_version_id, v_entry, v_approval, v_decision, public.hex(p_doc || encode(sha256(p_text), 'hex')), public.hex('w'), public.hex('m'),
         public.hex('r'), 'act', p_units, 'executor', v_at);
+    PERFORM set_config('session_replication_role', 'origin', true);
     v_part := length(p_text) / p_units;
     PERFORM iu_core.fn_iu_create(v_set, gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), n,
         p_doc || '/u' || n, 'u' || n, 'article', 'general', n * v_part,
@@ -87,11 +90,13 @@ BEGIN
         signature, inserted_by, at)
     VALUES (gen_random_uuid(), p_run, v_set, 'verifier', '{"a":"ế"}', public.hex('v'),
         public.hex('s') || public.hex('t'), 'cutter_verify', v_at);
+    PERFORM set_config('session_replication_role', 'replica', true);
     INSERT INTO cutter_governance.verify_result (id, change_set_id, run_id, manifest_envelope_id, entry_id, passed,
         compensating_id, escalation_entry_id, actor, inserted_by, at)
     VALUES (gen_random_uuid(), v_set, p_run, v_envelope, v_entry, p_outcome <> 'failed',
         CASE p_outcome WHEN 'failed' THEN v_signature END, CASE p_outcome WHEN 'failed' THEN v_envelope END,
         'v', 'cutter_verify', v_at);
+    PERFORM set_config('session_replication_role', 'origin', true);
     IF p_outcome = 'failed' THEN
         PERFORM iu_core.fn_iu_apply_edit_draft(u.unit_id, gen_random_uuid(), 'edited'::bytea,
             encode(sha256('edited'), 'hex'), encode(sha256('edited'), 'hex'), 'editor', v_at)
@@ -99,7 +104,9 @@ BEGIN
         RETURN v_set;
     END IF;
     v_approval := public.consent(p_doc, p_run, 'lifecycle_enactment', v_set, v_entry);
+    PERFORM set_config('session_replication_role', 'replica', true);
     PERFORM cutter_governance.fn_approval_use(v_approval, p_run, 'enact', gen_random_uuid(), v_at);
+    PERFORM set_config('session_replication_role', 'origin', true);
     PERFORM iu_core.fn_iu_enact(u.unit_id, v_approval, p_run, 'e', v_at)
     FROM iu_core.information_unit u WHERE u.change_set_id = v_set;
     RETURN v_set;

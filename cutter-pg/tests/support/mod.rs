@@ -11,6 +11,7 @@ use cutter_core::port::database::{
     SignatureWrite, SourceRegistration, SurveyScope, SweepWrite, UnitWrite, Verdict, Verifier, VoidWrite,
     WriteVerifyWrite,
 };
+use cutter_core::rows::{RowFields, RowsHeader, rows_digest};
 use cutter_pg::PgDatabase;
 use cutter_pg::login::Login;
 use cutter_pg::testing::{TestDatabase, TestServer};
@@ -55,6 +56,7 @@ impl World {
             document: document.to_owned(),
             source_document_id: registered.source.source_document_id,
             source_version_id: latest.source_version_id,
+            version_no: latest.version_no.try_into().unwrap(),
             sha256: latest.sha256,
             units: units.to_vec(),
         }
@@ -102,6 +104,7 @@ pub struct Source {
     pub document: String,
     pub source_document_id: Uuid,
     pub source_version_id: Uuid,
+    pub version_no: u64,
     pub sha256: Digest,
     pub units: Vec<String>,
 }
@@ -176,7 +179,11 @@ impl Run<'_> {
     }
 
     pub fn sg1_write(&self, decision: ReviewVerdict) -> ReviewWrite {
-        let document = format!("consent to cut of {}", self.run_id);
+        let document = format!(
+            "consent to cut of {}\nrows_digest: {}\n",
+            self.run_id,
+            self.rows_of(&self.unit_writes())
+        );
         ReviewWrite {
             approval_id: self.cut_approval,
             review_decision_id: self.cut_decision,
@@ -194,6 +201,20 @@ impl Run<'_> {
             expires: Some("2027-01-01T00:00:00Z".parse().unwrap()),
             request_sha256: digest("request"),
         }
+    }
+
+    /// The digest of the rows that these units become.
+    pub fn rows_of(&self, units: &[UnitWrite]) -> Digest {
+        let ends = (units.first().map_or(0, |u| u.start), units.last().map_or(0, |u| u.end));
+        let header = RowsHeader {
+            document_id: &self.source.document,
+            version_no: self.source.version_no,
+            source_sha256: &self.source.sha256,
+            region: ends,
+            publication_type: "act",
+            unit_count: units.len() as u64,
+        };
+        rows_digest(&header, units.iter().map(RowFields::of_write))
     }
 
     pub fn unit_writes(&self) -> Vec<UnitWrite> {
@@ -294,7 +315,8 @@ impl Run<'_> {
     }
 
     pub fn sg2_write(&self, decision: ReviewVerdict) -> ReviewWrite {
-        let document = format!("consent to enactment of {}", self.run_id);
+        let rows = self.rows_of(&self.unit_writes());
+        let document = format!("consent to enactment of {}\nrows_digest: {rows}\n", self.run_id);
         ReviewWrite {
             approval_id: self.enact_approval,
             review_decision_id: self.enact_decision,

@@ -12,7 +12,7 @@ use cutter_core::id::RunId;
 use cutter_core::port::backup::{BackupBlob, BackupSink, BackupTarget, TargetFacts};
 use cutter_core::port::database::{
     Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
-    GrantSnapshot, LegAWrite, PendingEffect, Reader, Registered, ReviewWrite, Reviewer, RunEvidence,
+    GrantSnapshot, LegAWrite, PendingEffect, PinMove, Reader, Registered, ReviewWrite, Reviewer, RunEvidence,
     SourceFacts, SourceRegistration, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow, Verdict,
     Verifier, WriteVerifyWrite,
 };
@@ -179,6 +179,10 @@ impl Reader for Metered<dyn Reader> {
 
     async fn survey(&self, scope: &SurveyScope) -> PortResult<Survey> {
         self.meter.timed("reader.survey", self.inner.survey(scope)).await
+    }
+
+    async fn migration_moves(&self) -> PortResult<Vec<PinMove>> {
+        self.meter.timed("reader.migration_moves", self.inner.migration_moves()).await
     }
 
     async fn grants(&self) -> PortResult<GrantSnapshot> {

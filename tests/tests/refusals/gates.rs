@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cutter_core::driver::{self, NewRun, OwnGate};
 use cutter_core::gate::Check;
-use cutter_core::machine::run::Phase;
+use cutter_core::machine::run::GateId;
 use cutter_core::memory::{Fault, FaultKind, FaultPlan, block_on};
 use cutter_core::naming::EscalationKind::Resume;
 use cutter_core::port::database::GrantSnapshot;
@@ -316,11 +316,11 @@ fn an_index_line_of_the_same_run_with_another_content() {
     s.finish(&run_id);
 }
 
-struct Seal;
+struct Seal(GateId);
 
 impl OwnGate for Seal {
-    fn checks(&self, phase: Phase, _: &Sidecar) -> Vec<Check> {
-        let asked = phase == Phase::Cutplan;
+    fn checks(&self, gate: GateId, _: &Sidecar) -> Vec<Check> {
+        let asked = gate == self.0;
         asked.then(|| Check::new("own.seal", "a seal", "none", false)).into_iter().collect()
     }
 }
@@ -329,7 +329,7 @@ impl OwnGate for Seal {
 fn an_embedders_own_check_fails_the_gate() {
     let s = Scenario::new(343);
     let mut ports = s.ports();
-    ports.own_gates = vec![Arc::new(Seal)];
+    ports.own_gates = vec![Arc::new(Seal(GateId::Cutplan))];
     let driven = s.cut(&ports).unwrap();
     s.assert_failed(&driven, "cutplan", "marked", &["own.seal"]);
     let invariants: &BTreeMap<String, bool> =
@@ -337,6 +337,97 @@ fn an_embedders_own_check_fails_the_gate() {
     assert!(!invariants["own.seal"]);
     assert!(invariants.len() > 5, "the others are listed too");
     s.assert_void_frees(&driven.sidecar.run_id);
+}
+
+/// Ports whose own gate refuses at one gate.
+fn sealed(s: &Scenario, gate: GateId) -> cutter_core::driver::Ports {
+    let mut ports = s.ports();
+    ports.own_gates = vec![Arc::new(Seal(gate))];
+    ports
+}
+
+/// Drives with these ports until the run ends or an answer is not accepted.
+fn drive(s: &Scenario, ports: &cutter_core::driver::Ports) -> driver::Driven {
+    let mut driven = s.cut(ports).unwrap();
+    while let driver::Outcome::Paused { ask, .. } = &driven.outcome {
+        s.sign(ask, ReviewVerdict::Approve);
+        let (gate, run_id) = (ask.gate.clone(), driven.sidecar.run_id.clone());
+        driven = s.resume(ports, &run_id).unwrap();
+        if matches!(&driven.outcome, driver::Outcome::Paused { ask, .. } if ask.gate == gate) {
+            break;
+        }
+    }
+    driven
+}
+
+/// At every internal gate before the units are in force: the run does not get past it, nothing that
+/// the gate guards was committed, and the document can be cut again.
+#[test]
+fn an_own_gate_is_asked_inside_the_transaction_and_leaves_no_row() {
+    // the gate, how the run ends if it does not just fail, and the table of which no row may be there
+    let cases = [
+        (GateId::SourcePin, "", "decision_backlog_entry"),
+        (GateId::Mark, "", "decision_backlog_entry"),
+        (GateId::Cutplan, "", "review_decision"),
+        (GateId::Backup, "", "review_decision"),
+        (GateId::GrantProbe, "", "review_decision"),
+        (GateId::CutLegA, "", "information_unit"),
+        (GateId::StructuralVerify, "stopped_between_leg_a_and_leg_b", "manifest_envelope"),
+        (GateId::LegBRecord, "stopped_between_leg_a_and_leg_b", "manifest_envelope"),
+        (GateId::WriteVerify, "", "verify_result"),
+        (GateId::LifecycleEnact, "", "iu_lifecycle_log"),
+    ];
+    for (n, (gate, state, table)) in (0_u64..).zip(cases) {
+        let s = Scenario::new(360 + n);
+        let driven = drive(&s, &sealed(&s, gate));
+        let failed = format!("failed_{}", gate.failed_suffix());
+        let state = if state.is_empty() { &failed } else { state };
+        assert_eq!(driven.sidecar.state, *state, "{gate}: {:?}", driven.sidecar.last_error);
+        assert!(driven.sidecar.stops.last().unwrap().detail.iter().any(|d| d.contains("own.seal")));
+        assert_eq!(s.rows_of(table).len(), 0, "{gate}: {table}");
+        s.assert_void_frees(&driven.sidecar.run_id);
+    }
+}
+
+/// At a sovereign's gate an answer that the house does not accept is not consumed: the run waits on,
+/// and the same answer serves once the house agrees. A refusal is nobody's to refuse.
+#[test]
+fn an_own_gate_at_a_sovereign_gate_judges_answers_and_no_refusal() {
+    for (n, gate) in (0_u64..).zip([GateId::CutAuthz, GateId::LifecycleAuthz]) {
+        let s = Scenario::new(380 + n);
+        let ports = sealed(&s, gate);
+        let driven = drive(&s, &ports);
+        let driver::Outcome::Paused { ask, invalid } = &driven.outcome else {
+            panic!("{gate}: {:?}", driven.outcome)
+        };
+        assert_eq!((ask.gate.as_str(), invalid[0].invariant.as_str()), (gate.as_str(), "own.seal"));
+        let stored = s.rows_of("approval").len();
+        assert_eq!(stored, usize::from(gate == GateId::LifecycleAuthz), "nothing was stored of it");
+        s.finish(&driven.sidecar.run_id);
+
+        let s = Scenario::new(390 + n);
+        let ports = sealed(&s, gate);
+        let mut driven = s.cut(&ports).unwrap();
+        if gate == GateId::LifecycleAuthz {
+            s.sign_if_asked(&driven.outcome);
+            driven = s.resume(&ports, &driven.sidecar.run_id.clone()).unwrap();
+        }
+        let driver::Outcome::Paused { ask, .. } = &driven.outcome else { panic!("{:?}", driven.outcome) };
+        s.sign(ask, ReviewVerdict::Reject);
+        let refused = s.resume(&ports, &driven.sidecar.run_id.clone()).unwrap();
+        assert_eq!(refused.sidecar.state, "stopped_refused");
+    }
+}
+
+/// Once the units are in force nothing fails any more: the run stops, and goes on when the rule agrees.
+#[test]
+fn an_own_gate_at_closeout_stops_the_run() {
+    let s = Scenario::new(399);
+    let driven = drive(&s, &sealed(&s, GateId::Closeout));
+    let run_id = driven.sidecar.run_id.clone();
+    s.assert_stopped(&driven, "STOP_OWN_GATE", "stopped_own_gate", "lifecycle_enacted", &["own.seal"]);
+    assert!(s.rows_of("information_unit").iter().all(|u| u["lifecycle_status"] == "enacted"));
+    s.finish(&run_id);
 }
 
 #[test]
