@@ -18,6 +18,7 @@
 //! executor can poll.
 
 pub mod backup;
+mod body;
 mod error;
 mod index;
 pub mod kb;

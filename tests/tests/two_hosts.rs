@@ -137,6 +137,16 @@ fn one_host_dies_in_the_middle_of_a_run_and_the_other_finishes_it() {
     assert_eq!(d.added_since(&before), of_one, "rows are missing or doubled");
     assert_eq!(d.texts(UNITS, &[&"SHARED"]), units);
     let _ = on(b, &["verify", "--run-id", &run]).exits(0);
+    // the backup reads back every time, on the host that did not make it, too
+    let secret = b.home.join("keys/backup.secret.asc");
+    for i in 0..30 {
+        let host = &hosts[i % 2];
+        let _ = on(host, &["backup", "inspect", "--run-id", &run]).exits(0);
+        if i % 10 == 0 {
+            let key = secret.to_str().unwrap();
+            let _ = on(host, &["backup", "inspect", "--run-id", &run, "--key", key]).exits(0);
+        }
+    }
     for host in &hosts {
         let left = std::fs::read_dir(host.home.join("runs")).map_or(0, Iterator::count);
         assert_eq!(left, 0, "nothing of the run is on {}", host.home.display());

@@ -84,9 +84,16 @@ pub(crate) fn recorded(sidecar: &Sidecar) -> Result<&BackupRecord, Failure> {
     })
 }
 
-/// The stored ciphertext.
-fn open(config: &Config, stores: &Stores, sidecar: &Sidecar, record: &BackupRecord) -> Result<File, Failure> {
-    wire::open_backup(config, &stores.files, &sidecar.run_id, &record.blob.name)
+/// The stored ciphertext and its length.
+fn open(
+    config: &Config,
+    stores: &Stores,
+    sidecar: &Sidecar,
+    record: &BackupRecord,
+) -> Result<(File, u64), Failure> {
+    let file = wire::open_backup(config, &stores.files, &sidecar.run_id, &record.blob.name)?;
+    let facts = file.metadata().map_err(|e| Failure::io("read", Path::new(&record.blob.name), &e))?;
+    Ok((file, facts.len()))
 }
 
 /// Decrypts a run's backup into a file without a name, and compares both digests.
@@ -98,9 +105,16 @@ fn decrypt(
 ) -> Result<(File, DecryptFacts), Failure> {
     let record = recorded(sidecar)?;
     let pair = wire::load_pair(key)?;
+    let (file, bytes) = open(config, stores, sidecar, record)?;
+    if bytes != record.blob.bytes {
+        return Err(Failure::evidence(format!(
+            "the stored backup {} is not the recorded one",
+            record.blob.name
+        ))
+        .broken("backup.bytes", record.blob.bytes.to_string(), bytes.to_string()));
+    }
     let mut plain = wire::unnamed(&config.home)?;
-    let facts = decrypt_stream(&pair, open(config, stores, sidecar, record)?, &mut plain)
-        .map_err(|e| Failure::evidence(e.to_string()))?;
+    let facts = decrypt_stream(&pair, file, &mut plain).map_err(|e| Failure::evidence(e.to_string()))?;
     plain.seek(SeekFrom::Start(0)).map_err(|e| Failure::io("read back", &config.home, &e))?;
     Ok((plain, facts))
 }
@@ -109,12 +123,15 @@ fn inspect(cx: &Context, config: &Config, args: &InspectArgs) -> Outcome {
     let stores = wire::stores(config)?;
     let sidecar = load(&stores, &args.run.run_id)?;
     let record = recorded(&sidecar)?;
-    let (ciphertext, plaintext, info) = match &args.key {
-        None => (hash(open(config, &stores, &sidecar, record)?, record)?, None, None),
+    let (bytes, ciphertext, plaintext, info) = match &args.key {
+        None => {
+            let (file, bytes) = open(config, &stores, &sidecar, record)?;
+            (bytes, hash(file, record)?, None, None)
+        }
         Some(path) => {
             let (mut plain, facts) = decrypt(config, &stores, &sidecar, path)?;
             let info = restore::inspect(&mut plain).map_err(|e| Failure::evidence(e.to_string()))?;
-            (facts.ciphertext_sha256, Some(facts.plaintext_sha256), Some(info))
+            (record.blob.bytes, facts.ciphertext_sha256, Some(facts.plaintext_sha256), Some(info))
         }
     };
     let is_cipher = ciphertext == record.blob.sha256;
@@ -124,6 +141,7 @@ fn inspect(cx: &Context, config: &Config, args: &InspectArgs) -> Outcome {
     let machine = json!({
         "run_id": sidecar.run_id,
         "recorded": record,
+        "ciphertext_bytes": bytes,
         "ciphertext_sha256": ciphertext.to_hex(),
         "ciphertext_matches": is_cipher,
         "plaintext_matches": plaintext.map(|_| is_plain),
@@ -135,6 +153,10 @@ fn inspect(cx: &Context, config: &Config, args: &InspectArgs) -> Outcome {
     });
     let verdict = |ok: bool| if ok { paint(GOOD, "as recorded") } else { paint(BAD, "NOT as recorded") };
     let people = || {
+        let mut is_stored = verdict(is_cipher);
+        if bytes != record.blob.bytes {
+            is_stored.push_str(&format!(": expected {} bytes, observed {bytes}", record.blob.bytes));
+        }
         let mut rows = vec![
             ("blob", record.blob.name.clone()),
             ("size", render::size(record.blob.bytes)),
@@ -142,7 +164,7 @@ fn inspect(cx: &Context, config: &Config, args: &InspectArgs) -> Outcome {
             ("recipient", record.blob.fingerprint.clone()),
             ("content rows", record.content_rows.to_string()),
             ("base state", record.base_state_sha.to_hex()),
-            ("ciphertext", verdict(is_cipher)),
+            ("ciphertext", is_stored),
         ];
         if plaintext.is_some() {
             rows.push(("plaintext", verdict(is_plain)));

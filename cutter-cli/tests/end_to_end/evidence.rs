@@ -120,9 +120,25 @@ fn a_backup_is_inspected_and_restored_into_a_scratch_database_only() {
     let middle = bytes.len() / 2;
     bytes[middle] ^= 1;
     std::fs::set_permissions(&blob, std::fs::Permissions::from_mode(0o600)).unwrap();
-    std::fs::write(&blob, bytes).unwrap();
+    std::fs::write(&blob, &bytes).unwrap();
     bench.run(&["backup", "inspect", "--run-id", &run]).expect(6);
     bench.run(&["backup", "restore", "--run-id", &run, "--into", "scratch_other"]).expect(6);
+    // of another length: that is what is said
+    let recorded = bytes.len();
+    for length in [recorded - 1, recorded + 1, 0] {
+        bytes.resize(length, 0);
+        std::fs::write(&blob, &bytes).unwrap();
+        let told = bench.run(&["backup", "inspect", "--run-id", &run]).expect(6);
+        let text = String::from_utf8_lossy(&told.stdout).into_owned();
+        assert!(text.contains(&format!("expected {recorded} bytes, observed {length}")), "{text}");
+        for command in [&inspect, &restore] {
+            let refused = bench.run(command).expect(6).json();
+            let rule = &refused["error"]["invariants"][0];
+            let (expected, observed) = (recorded.to_string(), length.to_string());
+            assert_eq!(rule["expected"], expected, "{refused}");
+            assert_eq!(rule["observed"], observed, "{refused}");
+        }
+    }
     assert!(!files(&bench.home).iter().any(|p| p.to_string_lossy().ends_with(".tmp")));
 }
 

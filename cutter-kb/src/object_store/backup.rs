@@ -23,6 +23,7 @@ use cutter_core::port::knowledge_base::CreateOutcome;
 use cutter_core::port::{PortErrorKind, PortResult};
 use tokio::sync::{mpsc, oneshot};
 
+use super::body::Body;
 use super::error::Fault;
 use super::kb::put_new;
 use super::place::Place;
@@ -92,10 +93,11 @@ impl ObjectBackupTarget {
     }
 }
 
-/// A backup of a run, read as a stream.
+/// A backup of a run, read as a stream. It keeps alive what feeds it: the place that it was
+/// opened at may be dropped.
 #[derive(Debug)]
 pub struct BackupReader {
-    pieces: mpsc::Receiver<Result<Bytes, Fault>>,
+    body: Body,
     at: String,
 }
 
@@ -109,18 +111,18 @@ impl BackupReader {
         let at = place.at(&path);
         let opened = async {
             check_name(name)?;
-            place.stream(&path).await
+            place.body(&path).await
         };
-        let pieces = opened.await.map_err(|f| f.of(BACKUP, "open", &at))?;
-        Ok(pieces.map(|pieces| Self { pieces, at }))
+        let opened = opened.await.map_err(|f| f.of(BACKUP, "open", &at))?;
+        Ok(opened.map(|body| Self { body, at }))
     }
 
-    /// The next piece, or `None` at the end.
+    /// The next piece, or `None` after the last byte that the store announced.
     ///
     /// # Errors
-    /// As every read.
+    /// As every read; a body that ends before, or does not come in time, is `Unavailable`.
     pub async fn next(&mut self) -> PortResult<Option<Bytes>> {
-        self.pieces.recv().await.transpose().map_err(|f| f.of(BACKUP, "read", &self.at))
+        self.body.next().await.map_err(|f| f.of(BACKUP, "read", &self.at))
     }
 }
 

@@ -6,15 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ::object_store::path::Path;
-use ::object_store::{
-    GetResult, MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload,
-};
+use ::object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
 use bytes::Bytes;
 use cutter_core::digest::{Digest, Hasher};
 use cutter_core::port::PortErrorKind;
 use futures_util::TryStreamExt as _;
-use tokio::sync::mpsc;
 
+use super::body::{Body, Source};
 use super::error::{Fault, fault};
 use super::runtime::OwnRuntime;
 use crate::atomic_file::check_name;
@@ -129,14 +127,20 @@ impl Place {
         F: Future<Output = ::object_store::Result<T>> + Send + 'static,
     {
         let future = work(self.store.clone());
+        let sorted = async move { future.await.map_err(|e| fault(&e, write)) };
+        self.within(limit, write, sorted).await
+    }
+
+    /// Runs work on the store's thread, within `limit`.
+    pub(super) async fn within<T, F>(&self, limit: Duration, write: bool, work: F) -> Result<T, Fault>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Fault>> + Send + 'static,
+    {
         let bounded = async move {
-            match tokio::time::timeout(limit, future).await {
-                Ok(result) => result.map_err(|e| fault(&e, write)),
-                Err(_) => Err(late(limit, write)),
-            }
+            tokio::time::timeout(limit, work).await.unwrap_or_else(|_| Err(late(limit, write)))
         };
-        let gone = || late(Duration::ZERO, write);
-        self.runtime.run(bounded).await.unwrap_or_else(|| Err(gone()))
+        self.runtime.run(bounded).await.unwrap_or_else(|| Err(late(Duration::ZERO, write)))
     }
 
     /// Creates a key; [`Fault::Exists`] if it is there.
@@ -170,27 +174,25 @@ impl Place {
     /// The whole object, or `None`; larger than `max` is refused before it is read.
     pub(super) async fn read(&self, path: &str, max: usize) -> Result<Option<Read>, Fault> {
         let key = self.key(path)?;
-        let found = self
-            .call(self.limits.request, false, |store| async move {
-                let got = store.get(&key).await?;
-                if got.meta.size > max as u64 {
-                    return Ok(Err(got.meta.size));
-                }
-                let version = ::object_store::UpdateVersion {
-                    e_tag: got.meta.e_tag.clone(),
-                    version: got.meta.version.clone(),
-                };
-                Ok(Ok(Read { bytes: got.bytes().await?, version }))
-            })
-            .await;
-        match found {
-            Ok(Ok(read)) => Ok(Some(read)),
-            Ok(Err(size)) => {
-                Err(Fault::invalid(format!("expected at most {max} bytes, observed an object of {size}")))
+        let store = self.store.clone();
+        let reading = async move {
+            let got = match store.get(&key).await.map_err(|e| fault(&e, false)) {
+                Ok(got) => got,
+                Err(Fault::NotFound) => return Ok(None),
+                Err(fault) => return Err(fault),
+            };
+            let size = got.meta.size;
+            if size > max as u64 {
+                let message = format!("expected at most {max} bytes, observed an object of {size}");
+                return Err(Fault::invalid(message));
             }
-            Err(Fault::NotFound) => Ok(None),
-            Err(fault) => Err(fault),
-        }
+            let version = ::object_store::UpdateVersion {
+                e_tag: got.meta.e_tag.clone(),
+                version: got.meta.version.clone(),
+            };
+            Ok(Some(Read { bytes: Source::new(got).collect().await?, version }))
+        };
+        self.within(self.limits.request, false, reading).await
     }
 
     /// Whether the key is there.
@@ -233,45 +235,22 @@ impl Place {
         Ok(paths)
     }
 
-    /// An object as a stream of pieces, each within the limit; `None` if it is not there.
-    pub(super) async fn stream(
-        &self,
-        path: &str,
-    ) -> Result<Option<mpsc::Receiver<Result<Bytes, Fault>>>, Fault> {
+    /// An object's body, to be read piece by piece; `None` if it is not there.
+    pub(super) async fn body(&self, path: &str) -> Result<Option<Body>, Fault> {
         let key = self.key(path)?;
-        let limit = self.limits.part;
-        let begun = self.call(limit, false, |store| async move { store.get(&key).await }).await;
-        let got: GetResult = match begun {
-            Ok(got) => got,
-            Err(Fault::NotFound) => return Ok(None),
-            Err(fault) => return Err(fault),
-        };
-        let (sender, receiver) = mpsc::channel(4);
-        self.runtime.spawn(async move {
-            let mut stream = got.into_stream();
-            loop {
-                let next = match tokio::time::timeout(limit, stream.try_next()).await {
-                    Ok(Ok(Some(piece))) => Ok(piece),
-                    Ok(Ok(None)) => return,
-                    Ok(Err(error)) => Err(fault(&error, false)),
-                    Err(_) => Err(late(limit, false)),
-                };
-                let is_last = next.is_err();
-                // a reader that went away ends it
-                if sender.send(next).await.is_err() || is_last {
-                    return;
-                }
-            }
-        });
-        Ok(Some(receiver))
+        let begun = self.call(self.limits.part, false, |store| async move { store.get(&key).await }).await;
+        match begun {
+            Ok(got) => Ok(Some(Body::new(self.clone(), Source::new(got)))),
+            Err(Fault::NotFound) => Ok(None),
+            Err(fault) => Err(fault),
+        }
     }
 
     /// sha256 and length of an object, read as a stream.
     pub(super) async fn hash(&self, path: &str) -> Result<Option<(Digest, u64)>, Fault> {
-        let Some(mut pieces) = self.stream(path).await? else { return Ok(None) };
+        let Some(mut body) = self.body(path).await? else { return Ok(None) };
         let (mut hasher, mut bytes) = (Hasher::new(), 0u64);
-        while let Some(piece) = pieces.recv().await {
-            let piece = piece?;
+        while let Some(piece) = body.next().await? {
             hasher.update(&piece);
             bytes += piece.len() as u64;
         }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use ::object_store::memory::InMemory;
 use ::object_store::path::Path;
 use ::object_store::{
-    CopyOptions, Error, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
+    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -21,6 +21,7 @@ use cutter_core::port::knowledge_base::KnowledgeBase;
 use cutter_kb::object_store::{ObjectBackupTarget, ObjectKb, Place};
 use cutter_kb::openpgp::{KeyKind, KeyPair, Recipient};
 use futures_executor::block_on;
+use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use jiff::Timestamp;
 
@@ -168,6 +169,70 @@ impl ObjectStore for Deaf {
 
     async fn get_opts(&self, at: &Path, options: GetOptions) -> Result<GetResult> {
         self.0.get_opts(at, options).await
+    }
+
+    fn delete_stream(&self, at: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {
+        self.0.delete_stream(at)
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        self.0.list(prefix)
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.0.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.0.copy_opts(from, to, options).await
+    }
+}
+
+/// How much the bodies of a [`Liar`] have, compared with what it announces.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// The last byte is missing.
+    Less,
+    /// One byte more.
+    More,
+    /// No byte, and no end either.
+    Never,
+}
+
+/// Memory that announces one length and gives another.
+#[derive(Debug)]
+pub struct Liar(pub InMemory, pub Length);
+
+impl fmt::Display for Liar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Liar")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for Liar {
+    async fn put_opts(&self, at: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
+        self.0.put_opts(at, payload, options).await
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        at: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.0.put_multipart_opts(at, options).await
+    }
+
+    async fn get_opts(&self, at: &Path, options: GetOptions) -> Result<GetResult> {
+        let mut got = self.0.get_opts(at, options).await?;
+        let length = usize::try_from(got.range.end).unwrap();
+        let body = match self.1 {
+            Length::Less => futures_util::stream::iter([Ok(Bytes::from(vec![7; length - 1]))]).boxed(),
+            Length::More => futures_util::stream::iter([Ok(Bytes::from(vec![7; length + 1]))]).boxed(),
+            Length::Never => futures_util::stream::repeat_with(|| Ok(Bytes::new())).boxed(),
+        };
+        got.payload = GetResultPayload::Stream(body);
+        Ok(got)
     }
 
     fn delete_stream(&self, at: BoxStream<'static, Result<Path>>) -> BoxStream<'static, Result<Path>> {

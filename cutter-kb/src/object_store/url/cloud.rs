@@ -1,6 +1,8 @@
 //! The clouds' clients: which variables they read, and how they behave.
 //!
-//! Each request is tried once: who tries again, and how often, is the driver's policy. A
+//! Each request is tried once: who tries again, and how often, is the driver's policy. Nor is a
+//! body that broke off gone on with: the object may be another one by then. How long a request
+//! may take is the place's to say; a limit for whole requests here would cut large bodies. A
 //! connection that was idle for long is not used again, because a write into one that the
 //! server is closing has no known outcome.
 
@@ -19,19 +21,20 @@ mod client {
 
     use ::object_store::{ClientOptions, RetryConfig};
 
-    /// Longest request, body included: a part of a backup.
-    const REQUEST: Duration = Duration::from_secs(120);
     const CONNECT: Duration = Duration::from_secs(5);
     const IDLE: Duration = Duration::from_secs(15);
 
     pub(super) fn options() -> ClientOptions {
         // an error means that the program has installed one already: that will do
         let _ = rustls::crypto::ring::default_provider().install_default();
-        ClientOptions::new().with_timeout(REQUEST).with_connect_timeout(CONNECT).with_pool_idle_timeout(IDLE)
+        ClientOptions::new()
+            .with_timeout_disabled()
+            .with_connect_timeout(CONNECT)
+            .with_pool_idle_timeout(IDLE)
     }
 
     pub(super) fn once() -> RetryConfig {
-        RetryConfig { max_retries: 0, retry_timeout: REQUEST, ..RetryConfig::default() }
+        RetryConfig { max_retries: 0, ..RetryConfig::default() }
     }
 
     /// Values of the variables that begin with `prefix`, by key in lower case. Empty ones are
