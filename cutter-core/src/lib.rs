@@ -39,6 +39,7 @@ pub mod retry;
 pub mod settings;
 pub mod sidecar;
 pub mod stop;
+pub mod visible;
 pub mod vocabulary;
 
 #[cfg(feature = "conformance")]
