@@ -9,7 +9,8 @@ use crate::commands;
 use crate::config::{Config, Overrides};
 use crate::exit_code::{self, Exit};
 use crate::failure::{Failure, Outcome};
-use crate::render::Out;
+use crate::render::{BAD, Out, paint};
+use crate::terminal::{self, Stream};
 use crate::wire;
 
 /// The commands by what one wants; a test holds it to the commands that there are.
@@ -166,12 +167,7 @@ pub(crate) fn main() -> ExitCode {
     let cli =
         match command().try_get_matches().and_then(|m| <Cli as clap::FromArgMatches>::from_arg_matches(&m)) {
             Ok(cli) => cli,
-            Err(error) => {
-                let exit = if error.use_stderr() { Exit::USAGE } else { Exit::DONE };
-                // Nothing is left to do if the terminal is gone.
-                let _ = error.print();
-                return exit.into();
-            }
+            Err(error) => return unparsed(&error).into(),
         };
     let globals = cli.globals;
     let verbosity = if globals.quiet { -1 } else { i16::from(globals.verbose) };
@@ -186,6 +182,21 @@ pub(crate) fn main() -> ExitCode {
             failure.exit.into()
         }
     }
+}
+
+/// Help and version as they are; a usage error repeats arguments, which anyone may have written.
+fn unparsed(error: &clap::Error) -> Exit {
+    if !error.use_stderr() {
+        terminal::help(error);
+        return Exit::DONE;
+    }
+    // once more without clap's styles: what is left of the text is ours and the arguments'
+    let plain = command().styles(clap::builder::Styles::plain()).try_get_matches().err();
+    let text = plain.map_or_else(|| error.to_string(), |plain| plain.render().ansi().to_string());
+    let text = text.replacen("error:", &paint(BAD, "error:"), usize::from(text.starts_with("error:")));
+    // Nothing is left to do if the terminal is gone.
+    let _ = terminal::people(Stream::Stderr, anstream::ColorChoice::Auto, &text);
+    Exit::USAGE
 }
 
 fn dispatch(cx: &Context, command: Command) -> Outcome {

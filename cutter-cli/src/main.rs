@@ -7,6 +7,7 @@ mod exit_code;
 mod failure;
 mod progress;
 mod render;
+mod terminal;
 mod wire;
 
 fn main() -> std::process::ExitCode {

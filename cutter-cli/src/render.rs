@@ -2,10 +2,11 @@
 //!
 //! A command has one result. Without `--json` its text goes to stdout; with `--json` the
 //! one JSON document does. Everything else (notes, warnings, errors) goes to stderr.
-//! Colour only on a terminal, and never with `NO_COLOR` or `--no-color`.
+//! Colour only on a terminal, and never with `NO_COLOR` or `--no-color`. How it gets there, and
+//! what of a text does not, is the business of [`crate::terminal`].
 
 use std::fmt::Display;
-use std::io::{self, IsTerminal as _, Write};
+use std::io;
 use std::path::Path;
 
 use anstyle::{AnsiColor, Style};
@@ -14,6 +15,8 @@ use serde_json::Value;
 
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
+use crate::terminal::{self, Stream};
+pub(crate) use crate::terminal::{name, paint};
 
 /// Bad news.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
@@ -25,11 +28,6 @@ pub(crate) const WARN: Style = AnsiColor::Yellow.on_default().bold();
 pub(crate) const HEAD: Style = Style::new().bold();
 /// What may be skipped.
 pub(crate) const DIM: Style = Style::new().dimmed();
-
-/// Text in a style.
-pub(crate) fn paint(style: Style, text: impl Display) -> String {
-    format!("{style}{text}{style:#}")
-}
 
 /// How loud, how coloured, for whom.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +43,7 @@ pub(crate) struct Out {
 impl Out {
     pub(crate) fn new(json: bool, no_color: bool, verbosity: i16, no_progress: bool) -> Self {
         let color = if no_color { anstream::ColorChoice::Never } else { anstream::ColorChoice::Auto };
-        let progress = !no_progress && verbosity >= 0 && io::stderr().is_terminal();
+        let progress = !no_progress && verbosity >= 0 && Stream::Stderr.is_terminal();
         Self { json, color, verbosity, progress, place: "" }
     }
 
@@ -117,10 +115,8 @@ impl Out {
     }
 
     fn stderr(&self, text: &str) {
-        let mut stream = anstream::AutoStream::new(io::stderr(), self.color).lock();
         // Nobody is left to tell if stderr is gone.
-        let _ = stream.write_all(text.as_bytes());
-        let _ = stream.flush();
+        let _ = terminal::people(Stream::Stderr, self.color, text);
     }
 
     /// A line for people, on stderr; silent with `-q`.
@@ -132,7 +128,12 @@ impl Out {
 
     /// A warning, on stderr, even with `-q`.
     pub(crate) fn warn(&self, text: impl Display) {
-        self.stderr(&format!("{} {text}\n", paint(WARN, "warning:")));
+        self.stderr(&format!("{} {}\n", paint(WARN, "warning:"), hanging(&text.to_string(), 9)));
+    }
+
+    /// What another program wrote, on stderr.
+    pub(crate) fn passed_on(&self, bytes: &[u8]) {
+        self.stderr(&String::from_utf8_lossy(bytes));
     }
 
     /// The command's result.
@@ -148,25 +149,33 @@ impl Out {
         machine: &T,
     ) -> Outcome {
         if self.json {
-            let mut bytes =
-                serde_json::to_vec_pretty(machine).map_err(|e| Failure::internal(e.to_string()))?;
-            bytes.push(b'\n');
-            self.stdout(&bytes)?;
+            let text = serde_json::to_string_pretty(machine).map_err(|e| Failure::internal(e.to_string()))?;
+            self.machine(&text)?;
         } else {
             let mut text = self.completed(people());
             if !text.is_empty() && !text.ends_with('\n') {
                 text.push('\n');
             }
-            let mut stream = anstream::AutoStream::new(io::stdout(), self.color).lock();
-            written(stream.write_all(text.as_bytes()).and_then(|()| stream.flush()))?;
+            written(terminal::people(Stream::Stdout, self.color, &text))?;
         }
         Ok(exit)
     }
 
-    /// Bytes on stdout as they are: documents, completions, exported text.
-    pub(crate) fn stdout(&self, bytes: &[u8]) -> Result<(), Failure> {
-        let mut stream = io::stdout().lock();
-        written(stream.write_all(bytes).and_then(|()| stream.flush()))
+    /// A document on stdout, its exact bytes unless that is a terminal: exported text,
+    /// diagrams, completions.
+    pub(crate) fn document(&self, bytes: &[u8]) -> Result<(), Failure> {
+        written(terminal::document(bytes))
+    }
+
+    /// One JSON document on stdout.
+    pub(crate) fn machine(&self, json: &str) -> Result<(), Failure> {
+        written(terminal::json(&format!("{json}\n")))
+    }
+
+    /// A result that is shown again and again, in its place on a terminal. False once nobody
+    /// reads it.
+    pub(crate) fn redraw(&self, text: &str) -> bool {
+        terminal::redraw(self.color, text).is_ok()
     }
 
     /// Shows why a command ended without its result.
@@ -174,10 +183,8 @@ impl Out {
         if self.json {
             let mut value = failure.json();
             self.complete_all(&mut value, false);
-            let mut bytes = value.to_string().into_bytes();
-            bytes.push(b'\n');
             // The exit code still tells.
-            let _ = self.stdout(&bytes);
+            let _ = self.machine(&value.to_string());
         }
         self.stderr(&self.completed(failure_text(failure)));
     }
@@ -195,23 +202,33 @@ fn written(result: io::Result<()>) -> Result<(), Failure> {
 
 fn failure_text(failure: &Failure) -> String {
     let code = if failure.code.starts_with("STOP_") { format!("{}: ", failure.code) } else { String::new() };
-    let mut text = format!("{} {code}{}\n", paint(BAD, "error:"), failure.what);
+    let mut text = format!("{} {code}{}\n", paint(BAD, "error:"), hanging(&failure.what, 7));
     for broken in &failure.broken {
         text.push_str(&format!(
             "  invariant  {}\n  expected   {}\n  observed   {}\n",
-            broken.invariant, broken.expected, broken.observed
+            broken.invariant,
+            hanging(&broken.expected, 13),
+            hanging(&broken.observed, 13)
         ));
     }
     for (i, next) in failure.next.iter().enumerate() {
-        text.push_str(&format!("{} {next}\n", paint(HEAD, if i == 0 { "next:" } else { "  or:" })));
+        let label = paint(HEAD, if i == 0 { "next:" } else { "  or:" });
+        text.push_str(&format!("{label} {}\n", hanging(next, 6)));
     }
     text
+}
+
+/// A text whose further lines stand below its first: what it holds cannot pass for a line of ours.
+fn hanging(text: &str, width: usize) -> String {
+    text.trim_end_matches('\n').replace('\n', &format!("\n{:width$}", ""))
 }
 
 /// `label  value` lines with the labels aligned.
 pub(crate) fn fields<L: AsRef<str>, V: Display>(rows: &[(L, V)]) -> String {
     let width = rows.iter().map(|(label, _)| label.as_ref().chars().count()).max().unwrap_or(0);
-    let line = |(label, value): &(L, V)| format!("{:width$}  {value}\n", label.as_ref());
+    let line = |(label, value): &(L, V)| {
+        format!("{:width$}  {}\n", label.as_ref(), hanging(&value.to_string(), width + 2))
+    };
     rows.iter().map(line).collect()
 }
 
@@ -275,7 +292,7 @@ mod tests {
         let failure = Failure::usage("nothing to cut")
             .broken("mark.count_positive", "at least 1", "0")
             .next("cutter plan x.md");
-        let text = anstream::adapter::strip_str(&failure_text(&failure)).to_string();
+        let text = anstream::adapter::strip_str(&terminal::shown(&failure_text(&failure))).to_string();
         for part in ["error: nothing to cut", "mark.count_positive", "at least 1", "next: cutter plan x.md"] {
             assert!(text.contains(part), "{text}");
         }
@@ -301,5 +318,9 @@ mod tests {
     #[test]
     fn labels_line_up() {
         assert_eq!(fields(&[("a", 1), ("long", 2)]), "a     1\nlong  2\n");
+        assert_eq!(fields(&[("a", "x\nnext: y")]), "a  x\n   next: y\n");
+        let failure = Failure::usage("cannot read x\nnext: y").next("cutter plan a\nnext: z");
+        let text = anstream::adapter::strip_str(&terminal::shown(&failure_text(&failure))).to_string();
+        assert_eq!(text, "error: cannot read x\n       next: y\nnext: cutter plan a\n      next: z\n");
     }
 }

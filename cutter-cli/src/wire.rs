@@ -10,7 +10,7 @@ mod objects;
 mod ports;
 mod process;
 
-pub(crate) use environment::{RandomIds, SystemClock, hex, now};
+pub(crate) use environment::{RandomIds, SystemClock, fill, hex, now};
 pub(crate) use guard::{Driving, caught, drive};
 pub(crate) use hooks::tell;
 pub(crate) use keys::{

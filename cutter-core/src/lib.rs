@@ -41,6 +41,7 @@ pub mod rows;
 pub mod settings;
 pub mod sidecar;
 pub mod stop;
+pub mod visible;
 pub mod vocabulary;
 
 #[cfg(feature = "conformance")]

@@ -2,9 +2,9 @@
 //!
 //! Rendering is a function of its argument and nothing else, so the same record gives the same
 //! bytes after any crash. Whatever a text holds, it stays inside its cell, list item or block:
-//! line breaks and invisible characters become spaces, Markdown's own signs are written as
-//! entities where they would mean something (`report::text`). A phase report or request never
-//! shows a secret or another run (spec 2 §2): rendering refuses instead.
+//! line breaks become spaces, hidden characters visible escapes (`visible`), Markdown's own signs
+//! are written as entities where they would mean something (`report::text`). A phase report or
+//! request never shows a secret or another run (spec 2 §2): rendering refuses instead.
 
 use alloc::string::String;
 

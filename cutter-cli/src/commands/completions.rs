@@ -22,6 +22,6 @@ pub(crate) struct CompletionsArgs {
 pub(crate) fn run(cx: &Context, args: &CompletionsArgs) -> Outcome {
     let mut bytes = Vec::new();
     clap_complete::generate(args.shell, &mut app::command(), "cutter", &mut bytes);
-    cx.out.stdout(&bytes)?;
+    cx.out.document(&bytes)?;
     Ok(Exit::DONE)
 }

@@ -15,7 +15,7 @@ use crate::app::Context;
 use crate::commands::plan::CutOptions;
 use crate::exit_code::Exit;
 use crate::failure::Outcome;
-use crate::render::{self, BAD, DIM, GOOD, HEAD, WARN, paint};
+use crate::render::{self, BAD, DIM, GOOD, HEAD, WARN, name, paint};
 
 /// Show what becomes of each unit from OLD to NEW.
 ///
@@ -121,7 +121,7 @@ fn people(
     let mut text = format!(
         "{}  {}\n",
         paint(HEAD, &new.document_id),
-        paint(DIM, format!("{} → {}", old.label, new.label)),
+        paint(DIM, format!("{} → {}", name(&old.label), name(&new.label))),
     );
     let units = |n: usize| render::count(u64::try_from(n).unwrap_or(u64::MAX), "unit");
     let summary = comparison.summary();
@@ -204,7 +204,8 @@ fn lines(comparison: &Comparison<'_>, entry: &Entry) -> Option<String> {
 fn colored(lines: &str) -> String {
     let mut text = String::new();
     for line in lines.split_inclusive('\n') {
-        let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
+        // the style ends before the line break, CRLF too
+        let (line, end) = line.split_at(line.trim_end_matches(['\r', '\n']).len());
         // writing into a String does not fail
         let _ = match line.bytes().next() {
             Some(b'+') => write!(text, "{}{end}", paint(GOOD, line)),

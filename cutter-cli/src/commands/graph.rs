@@ -60,6 +60,6 @@ pub(crate) fn run(cx: &Context, args: &GraphArgs) -> Outcome {
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    cx.out.stdout(text.as_bytes())?;
+    cx.out.document(text.as_bytes())?;
     Ok(Exit::DONE)
 }

@@ -29,12 +29,12 @@ pub(crate) fn run(cx: &Context, args: &ManArgs) -> Outcome {
             clap_mangen::Man::new(command)
                 .render(&mut bytes)
                 .map_err(|e| Failure::internal(format!("manual page: {e}")))?;
-            cx.out.stdout(&bytes)?;
+            cx.out.document(&bytes)?;
         }
         Some(dir) => {
             std::fs::create_dir_all(dir).map_err(|e| Failure::io("create", dir, &e))?;
             clap_mangen::generate_to(command, dir).map_err(|e| Failure::io("write to", dir, &e))?;
-            cx.out.note(format!("manual pages are in {}", dir.display()));
+            cx.out.note(format!("manual pages are in {}", crate::render::name(dir.display())));
         }
     }
     Ok(Exit::DONE)

@@ -152,15 +152,23 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
     })
     .map_err(|e| Failure::usage(format!("{}: {e}", args.file.display())))?;
     if let Some(warning) = chosen.warning() {
-        cx.out.warn(format!("{}: {warning}", args.file.display()));
-        cx.out.note(format!("next: cutter profile explain {}", args.file.display()));
+        cx.out.warn(format!("{}: {warning}", render::name(args.file.display())));
+        cx.out.note(format!("next: cutter profile explain {}", render::name(args.file.display())));
     }
     for warning in &plan.warnings {
         let line = warning.line.map(|n| format!(":{n}")).unwrap_or_default();
-        cx.out.warn(format!("{}{line}: {} ({})", args.file.display(), warning.message, warning.code));
+        cx.out.warn(format!(
+            "{}{line}: {} ({})",
+            render::name(args.file.display()),
+            warning.message,
+            warning.code
+        ));
     }
     if plan.rows.is_empty() && plan.warnings.is_empty() {
-        cx.out.warn(format!("{}: the region is empty; a cut of it is refused", args.file.display()));
+        cx.out.warn(format!(
+            "{}: the region is empty; a cut of it is refused",
+            render::name(args.file.display())
+        ));
     }
     for word in &plan.unknown_words {
         cx.out.warn(format!("`{}` is not in the vocabulary {}", word.word, word.vocabulary));
@@ -189,7 +197,7 @@ fn count_within(cx: &Context, args: &PlanArgs, plan: &CutPlan) -> Result<(), Fai
     if args.cut.max_candidates.is_none() {
         cx.out.warn(format!(
             "{}: {units} units; a run refuses more than {cap} unless --max-candidates says otherwise",
-            args.file.display()
+            render::name(args.file.display())
         ));
         return Ok(());
     }

@@ -180,6 +180,6 @@ fn show(cx: &Context, args: &ShowArgs) -> Outcome {
         None => PROFILE_SCHEMA_PAGE.to_owned(),
     };
     let end = if text.ends_with('\n') { "" } else { "\n" };
-    cx.out.stdout(format!("{text}{end}").as_bytes())?;
+    cx.out.document(format!("{text}{end}").as_bytes())?;
     Ok(Exit::DONE)
 }

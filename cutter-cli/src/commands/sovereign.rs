@@ -15,6 +15,7 @@ use cutter_core::inspect::asked::{self, Asked, Purpose};
 use cutter_core::naming::{DocumentName, LAWS_ROOT};
 use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::knowledge_base::KnowledgeBase;
+use cutter_core::visible;
 use cutter_kb::folder::FolderKb;
 use futures_executor::block_on;
 use serde_json::json;
@@ -24,7 +25,7 @@ use crate::commands::RunArg;
 use crate::config::Config;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::render::{self, DIM, HEAD, WARN, paint};
+use crate::render::{self, BAD, DIM, HEAD, WARN, paint};
 use crate::wire;
 
 /// The approving human's side: show what is asked, approve, refuse.
@@ -311,6 +312,7 @@ fn show(cx: &Context, config: &Config, place: &Where) -> Outcome {
     let asked = folder.asked(place.purpose.map(Purpose::from))?;
     let ask = &asked.ask;
     let answers = folder.answers(asked);
+    let hidden = visible::count(&asked.text);
     let machine = json!({
         "run_id": folder.run_id,
         "for": Purpose::word_of(&ask.approval_type),
@@ -325,6 +327,7 @@ fn show(cx: &Context, config: &Config, place: &Where) -> Outcome {
         "voice_code": ask.voice_code(),
         "answers": answers,
         "request": asked.text,
+        "hidden_characters": hidden,
     });
     let people = || {
         let mut text = asked.text.trim_end().to_owned();
@@ -336,8 +339,15 @@ fn show(cx: &Context, config: &Config, place: &Where) -> Outcome {
             ("document", ask.request_path.clone()),
             ("answer", ask.approval_path.clone()),
         ]));
+        if hidden > 0 {
+            text.push_str(&format!(
+                "{} the document holds {hidden} control or direction-changing characters, shown above as \\u{{…}}; \
+                 the orchestrator writes none: somebody may have edited it\n",
+                paint(BAD, "careful:")
+            ));
+        }
         for answer in &answers {
-            text.push_str(&format!("{} {answer}\n", paint(DIM, "an answer stands there:")));
+            text.push_str(&format!("{} {}\n", paint(DIM, "an answer stands there:"), render::name(answer)));
         }
         let word = Purpose::word_of(&ask.approval_type);
         let run = &folder.run_id;

@@ -219,12 +219,12 @@ fn show(cx: &Context, database: &PgDatabase, args: &ShowArgs) -> Outcome {
                 .next(format!("cutter unit list --document-id {}", address.document()))
         })?;
     if args.format == Format::Text && !cx.out.is_json() {
-        cx.out.stdout(unit.content.as_deref().unwrap_or_default())?;
+        cx.out.document(unit.content.as_deref().unwrap_or_default())?;
         return Ok(Exit::DONE);
     }
     let value = machine(&unit);
     if args.format == Format::Json {
-        cx.out.stdout(format!("{value:#}\n").as_bytes())?;
+        cx.out.machine(&format!("{value:#}"))?;
         return Ok(Exit::DONE);
     }
     let people = || {
@@ -273,9 +273,10 @@ fn export(cx: &Context, database: &PgDatabase, args: &ExportArgs) -> Outcome {
         Some(path) => {
             std::fs::write(path, &bytes).map_err(|e| Failure::io("write", path, &e))?;
             let n = u64::try_from(units.len()).unwrap_or(u64::MAX);
-            cx.out.note(format!("{} in {}", render::count(n, "unit"), path.display()));
+            cx.out.note(format!("{} in {}", render::count(n, "unit"), render::name(path.display())));
         }
-        None => cx.out.stdout(&bytes)?,
+        None if format == Format::Json => cx.out.machine(String::from_utf8_lossy(&bytes).trim_end())?,
+        None => cx.out.document(&bytes)?,
     }
     Ok(Exit::DONE)
 }

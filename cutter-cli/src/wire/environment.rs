@@ -57,11 +57,7 @@ impl IdSource for RandomIds {
 /// process ends, and the run is resumed later as after any crash.
 pub(crate) fn fill(bytes: &mut [u8]) {
     if let Err(error) = getrandom::fill(bytes) {
-        // Nothing is left to do if stderr is gone.
-        let _ = std::io::Write::write_all(
-            &mut std::io::stderr(),
-            format!("error: the system gives no randomness: {error}\n").as_bytes(),
-        );
+        crate::terminal::last_words(&format!("error: the system gives no randomness: {error}\n"));
         std::process::exit(i32::from(crate::exit_code::Exit::INTERNAL.code()));
     }
 }

@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use super::{Ask, RESERVED, allows};
 use crate::limits::APPROVAL_MAX_BYTES;
 use crate::port::database::ReviewVerdict;
+use crate::visible::{self, one_line};
 
 /// The value of the `format` field.
 pub const FORMAT: &str = "cutter-approval/1";
@@ -81,9 +82,7 @@ pub struct ApprovalText {
 
 /// Can a reader see this character, and only where it stands?
 pub(crate) fn is_visible(c: char) -> bool {
-    !(c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}'))
+    !(visible::is_hidden(c) || visible::is_joiner(c))
 }
 
 /// A key of a field line: `[a-z][a-z0-9_]*`.
@@ -184,12 +183,6 @@ impl ApprovalText {
             fields,
         })
     }
-}
-
-/// One line of visible text: line breaks and invisible characters become spaces.
-fn one_line(text: &str) -> String {
-    let visible: String = text.chars().map(|c| if is_visible(c) { c } else { ' ' }).collect();
-    visible.trim().to_owned()
 }
 
 /// The text to sign: deterministic, a function of its arguments alone. `extra` (say `reason` or

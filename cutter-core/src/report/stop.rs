@@ -13,6 +13,7 @@ use super::request::{approval_template, by_hand};
 use super::text::{bullets, code, fence, one_line, prose, scalar, table};
 use crate::approval::{Ask, STOP_RESUME, VOID, allows};
 use crate::limits::KB_DOCUMENT_MAX_BYTES;
+use crate::visible;
 
 /// Everything that a stop-route report shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -89,8 +90,9 @@ pub fn render_stop(report: &StopReport) -> Result<String, ReportError> {
         out.push_str(&by_hand(ask, &run_id));
     }
     out.push_str("\n## 3. Sidecar\n\n");
-    let fence = fence(&report.sidecar_json);
-    out.push_str(&format!("{fence}json\n{}\n{fence}\n", report.sidecar_json.trim_end()));
+    let sidecar = visible::json(report.sidecar_json.trim_end());
+    let fence = fence(&sidecar);
+    out.push_str(&format!("{fence}json\n{sidecar}\n{fence}\n"));
     let out = withhold(&out);
     if out.len() > KB_DOCUMENT_MAX_BYTES {
         return Err(ReportError::TooLong { lines: out.lines().count(), bytes: out.len() });

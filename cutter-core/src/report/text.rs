@@ -2,21 +2,12 @@
 
 use alloc::borrow::Cow;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 
-use crate::approval::is_visible;
 use crate::gate::clip;
-
-/// One line of visible text: line breaks, controls and invisible characters become spaces.
-pub(super) fn one_line(text: &str) -> Cow<'_, str> {
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
-        return Cow::Borrowed(text.trim());
-    }
-    let visible: String = text.chars().map(|c| if is_visible(c) { c } else { ' ' }).collect();
-    Cow::Owned(visible.trim().to_string())
-}
+pub(super) use crate::visible::one_line;
 
 /// As [`one_line`], at most `max` bytes of it.
 fn shown(text: &str, max: usize) -> Cow<'_, str> {
@@ -173,7 +164,8 @@ mod tests {
         assert_eq!(prose("a_b _c_ <b> `x` 1|2", 99), "a_b &#95;c&#95; &#60;b&#62; &#96;x&#96; 1&#124;2");
         assert_eq!(prose("# h", 99), "&#35; h");
         assert_eq!(prose("12. x", 99), "12&#46; x");
-        assert_eq!(prose("a\nb\u{202e}c", 99), "a b c");
+        assert_eq!(prose("a\nb\u{202e}c", 99), "a b&#92;u{202e}c");
+        assert_eq!(scalar("a\r\nb\x1b", 99), "\"a b\\\\u{1b}\"");
     }
 
     #[test]

@@ -107,3 +107,39 @@ fn only_the_wiring_and_its_commands_know_an_adapter() {
         &files("rs").into_iter().filter(is_core).filter(names).collect::<Vec<_>>(),
     );
 }
+
+#[test]
+fn only_one_place_writes_to_a_terminal() {
+    // What goes round it reaches the terminal with whatever a document or a name holds.
+    let ways = [
+        "print!(",
+        "println!(",
+        "dbg!(",
+        "io::stdout",
+        "io::stderr",
+        "inherit()",
+        "/dev/tty",
+        "Term::",
+        ".print()",
+        "io::Stdout",
+        "io::Stderr",
+        "DrawTarget",
+    ];
+    let home = "cutter-cli/src/terminal.rs";
+    // the spinner: its texts are ours and numbers
+    let allowed = [("cutter-cli/src/progress.rs", "DrawTarget")];
+    let mut findings = Vec::new();
+    let sources = files("rs").into_iter().filter(|p| p.starts_with("cutter-") && p.contains("/src/"));
+    for path in sources.filter(|path| path != home) {
+        let text = read(&path);
+        for (n, line) in shipped(&path, &text).lines().enumerate() {
+            let code = line.split("//").next().unwrap_or(line);
+            for way in ways {
+                if code.contains(way) && !allowed.contains(&(path.as_str(), way)) {
+                    findings.push(format!("{path}:{}: {way}", n + 1));
+                }
+            }
+        }
+    }
+    none("prints beside cutter-cli/src/terminal.rs", &findings);
+}

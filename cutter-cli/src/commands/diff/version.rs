@@ -17,6 +17,7 @@ use crate::app::Context;
 use crate::commands::profile::Chosen;
 use crate::commands::{plan, unit};
 use crate::failure::Failure;
+use crate::render::name;
 use crate::wire;
 
 const STORED: &str = "db:";
@@ -117,7 +118,7 @@ pub(super) fn load(cx: &Context, args: &DiffArgs) -> Result<(Version, Version), 
     };
     if let Some(warning) = chosen.as_ref().and_then(Chosen::warning) {
         let file = if new_text.is_some() { &args.new } else { &args.old };
-        cx.out.warn(format!("{file}: {warning}"));
+        cx.out.warn(format!("{}: {warning}", name(file)));
     }
     let one = |given: &str, stored: Option<Stored<'_>>, text: Option<Vec<u8>>| match (stored, text, &chosen) {
         (Some(stored), _, _) => from_database(cx, given, &stored),
@@ -148,7 +149,7 @@ fn from_file(
     })
     .map_err(|e| Failure::usage(format!("{given}: {e}")))?;
     if plan.rows.is_empty() {
-        cx.out.warn(format!("{given}: the region is empty, so there are no units"));
+        cx.out.warn(format!("{}: the region is empty, so there are no units", name(given)));
     }
     Ok(Version {
         label: given.to_owned(),

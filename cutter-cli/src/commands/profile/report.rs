@@ -46,7 +46,12 @@ pub(super) fn test(cx: &Context, file: &Path, text: &[u8], chosen: &Chosen) -> O
     }
     for warning in &marked.warnings {
         let line = warning.line.map(|n| format!(":{n}")).unwrap_or_default();
-        cx.out.warn(format!("{}{line}: {} ({})", file.display(), warning.message, warning.code));
+        cx.out.warn(format!(
+            "{}{line}: {} ({})",
+            render::name(file.display()),
+            warning.message,
+            warning.code
+        ));
     }
     let articles = kinds.get("article").copied().unwrap_or(0);
     let machine = json!({
@@ -76,7 +81,7 @@ pub(super) fn test(cx: &Context, file: &Path, text: &[u8], chosen: &Chosen) -> O
         let kinds = kinds.iter().map(|(kind, n)| vec![(*kind).to_owned(), n.to_string()]).collect();
         format!(
             "{}\n{}\n{}\n{}",
-            paint(HEAD, file.display()),
+            paint(HEAD, render::name(file.display())),
             chosen.people(),
             render::fields(&rows),
             render::table(&["kind", "units"], kinds)
@@ -109,7 +114,7 @@ pub(super) fn explain(cx: &Context, file: &Path, text: &[u8], chosen: &Chosen, m
         };
         format!(
             "{}\n{}{own}\n{}\n{}\n{}",
-            paint(HEAD, file.display()),
+            paint(HEAD, render::name(file.display())),
             chosen.people(),
             ranking(&detected.ranking),
             paint(HEAD, "Lines"),

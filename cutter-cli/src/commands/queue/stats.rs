@@ -77,19 +77,10 @@ fn show(cx: &Context, s: &QueueStatistics) -> Outcome {
 
 /// Until the reader goes away or the process is interrupted.
 fn watch(cx: &Context, queue: &PgQueue, interval: Duration) -> Outcome {
-    use std::io::IsTerminal as _;
-    let is_terminal = std::io::stdout().is_terminal();
     loop {
-        let text = people(&block_on(queue.statistics())?);
-        // Home and clear below: the numbers stay in their place.
-        let frame = if is_terminal { format!("\x1b[H\x1b[J{text}") } else { format!("{text}\n") };
-        let text = if is_terminal { frame } else { anstream::adapter::strip_str(&frame).to_string() };
-        use std::io::Write as _;
-        let mut out = std::io::stdout().lock();
-        if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+        if !cx.out.redraw(&people(&block_on(queue.statistics())?)) {
             return Ok(Exit::DONE);
         }
-        drop(out);
         if cx.out.is_verbose(3) {
             return Ok(Exit::DONE);
         }
