@@ -85,8 +85,14 @@ impl Out {
             }
             _ => line.to_owned(),
         };
-        let lines: Vec<String> = text.split('\n').map(line).collect();
-        lines.join("\n")
+        let mut out = String::with_capacity(text.len());
+        for (i, text) in text.split('\n').enumerate() {
+            if i > 0 {
+                out.push('\n');
+            }
+            out.push_str(&line(text));
+        }
+        out
     }
 
     /// The commands in a document: the values of `next` and `fix`.
@@ -148,10 +154,9 @@ impl Out {
         machine: &T,
     ) -> Outcome {
         if self.json {
-            let mut bytes =
-                serde_json::to_vec_pretty(machine).map_err(|e| Failure::internal(e.to_string()))?;
-            bytes.push(b'\n');
-            self.stdout(&bytes)?;
+            let mut stream = io::BufWriter::new(io::stdout().lock());
+            let document = serde_json::to_writer_pretty(&mut stream, machine).map_err(io::Error::from);
+            written(document.and_then(|()| stream.write_all(b"\n")).and_then(|()| stream.flush()))?;
         } else {
             let mut text = self.completed(people());
             if !text.is_empty() && !text.ends_with('\n') {
@@ -180,6 +185,15 @@ impl Out {
             let _ = self.stdout(&bytes);
         }
         self.stderr(&self.completed(failure_text(failure)));
+    }
+}
+
+/// A list that is written item by item and never held whole.
+pub(crate) struct Each<F>(pub(crate) F);
+
+impl<I: Iterator<Item: Serialize>, F: Fn() -> I> Serialize for Each<F> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
     }
 }
 
