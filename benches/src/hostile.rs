@@ -172,7 +172,102 @@ pub fn texts(profile: &str, scale: usize) -> Vec<Hostile> {
     let blanks = " ".repeat(megabyte / 2);
     add("glued designators and blanks", format!("\n\nX{}{blanks}", ".Điều 44.4.NĐ.1. x".repeat(many / 8)));
     add("glued words and blanks", format!("\n\nX{}{blanks}", ".Điều".repeat(many)));
+    for (name, text) in tiny(profile, scale) {
+        add(&name, text);
+    }
     found
+}
+
+/// Texts that are little else than the beginnings of units: what a unit takes beside its own bytes counts.
+#[must_use]
+pub fn tiny(profile: &str, scale: usize) -> Vec<Hostile> {
+    let (megabyte, many) = ((1 << 20) / scale.max(1), 100_000 / scale.max(1));
+    let fill = |what: &str| what.repeat(megabyte / what.len().max(1));
+    let lines = |one: &dyn Fn(usize) -> String| (0..many).map(one).collect::<String>();
+    let first = article(profile, 1);
+    let mut found: Vec<Hostile> = Vec::new();
+    let mut add = |name: &str, text: String| found.push((name.to_owned(), text));
+    for what in [
+        "# h\n",
+        "##### h\n",
+        "h\n=\n",
+        "h\n---\n",
+        "a\n",
+        "a\n\n",
+        "§ 1\n",
+        "§ 1\n\n",
+        "Article 1\n",
+        "Article 1\n\n",
+        "1. a\n",
+        "1.\n\n",
+        "1.  A\n\n   b\n",
+        "- a\n",
+        "- - - - a\n",
+        "> > > > a\n",
+        "* * *\n",
+        "[a]: b\n",
+        "r[a]\n",
+        "***",
+    ] {
+        let shown = what.escape_debug();
+        add(&format!("tiny: {shown}"), fill(what));
+        add(&format!("tiny: an article of {shown}"), format!("{first}{}", fill(what)));
+        // Without its bare CR the fast scanner reads it, with it the parser does.
+        add(&format!("tiny: {shown} behind a bare CR"), format!("a\r{}", fill(what)));
+    }
+    add("tiny: headings of every level", lines(&|i| format!("{} h\n", "#".repeat(i % 6 + 1))));
+    add("tiny: other headings", lines(&|i| format!("# {i:x}\n")));
+    add("tiny: other headings below one", format!("# a\n{}", lines(&|i| format!("## {i:x}\n"))));
+    add("tiny: a list that goes on", format!("{first}{}", lines(&|i| format!("{}. a\n", i + 1))));
+    add("tiny: a title", format!("## {}\n", fill("*a")));
+    add("tiny: front matter", format!("---\n{}---\n# a\n", fill("k: v\n")));
+    found
+}
+
+/// Two versions of one Markdown document, and what they are called.
+#[must_use]
+pub fn pairs(scale: usize) -> Vec<(String, String, String)> {
+    let many = 20_000 / scale.max(1);
+    let lines = |one: &dyn Fn(usize) -> String| (0..many).map(one).collect::<String>();
+    // A unit of 120 words of one letter; no two runs of three are alike for long.
+    let words = |from: usize| (from..from + 120).map(word).collect::<String>();
+    let unit = |name: usize, from: usize| format!("# {name:x}\n{}\n\n", words(from));
+    let same = format!(
+        "# h\n\n{}\n\n",
+        "the same words in every unit, which are many more than eight of them ".repeat(2)
+    )
+    .repeat(many);
+    let told = |what: &str, name: usize, i: usize| {
+        format!(
+            "# {name:x}\n\n{what} {i} of a unit which has no other that is like it, whatever else its number may be or become in the course of time: {i}\n\n"
+        )
+    };
+    let few = many / 4;
+    let mut found = Vec::new();
+    let mut add = |name: &str, old: String, new: String| found.push((name.to_owned(), old, new));
+    let old = lines(&|i| told("the wording", i, i));
+    add("equal units", same.clone(), same.clone());
+    add("equal units, and twice as many", same.clone(), same.repeat(2));
+    add("equal units under other names", same.clone(), same.replace("# h", "# g"));
+    add("other units", old.clone(), old.replace("wording", "text").replace("which has no", "without any"));
+    add("units counted anew", old.clone(), lines(&|i| told("the wording", i + 1, i)));
+    add("units backwards", old, lines(&|i| told("the wording", many - i, i)));
+    add(
+        "other words of one letter",
+        (0..few).map(|i| unit(i, i * 128)).collect(),
+        (0..few).map(|i| unit(i + few, (i + few) * 128)).collect(),
+    );
+    add(
+        "words that some units share",
+        (0..few).map(|i| unit(i, i / 8 * 128)).collect(),
+        (0..few).map(|i| unit(i + few, i / 8 * 128 + i % 8)).collect(),
+    );
+    found
+}
+
+/// A word of one letter, another for each of 20,000 numbers.
+fn word(number: usize) -> char {
+    u32::try_from(number % 20_000).ok().and_then(|n| char::from_u32(0x4e00 + n)).unwrap_or('a')
 }
 
 /// The hostile texts of an XML profile; some of them are refused.
@@ -196,6 +291,11 @@ pub fn xml_texts(profile: &str, scale: usize) -> Vec<Hostile> {
     add("articles", &lines(&|i| numbered(&format!("Article {i}"))));
     add("equal articles", &numbered("Article 1").repeat(many));
     add("articles without numbers", &numbered("").repeat(many));
+    add("tiny: empty articles", &format!("<{unit}/>").repeat(many));
+    add("tiny: empty elements", &"<a/>".repeat(megabyte / 4));
+    add("tiny: attributes", &format!("<{unit} {}/>", lines(&|i| format!("a{i:x}='' "))));
+    add("tiny: prefixes", &lines(&|i| format!("<a xmlns:a{i:x}='c'/>")));
+    add("tiny: numbered articles", &lines(&|i| format!("<{unit}><{number}>{i:x}</{number}></{unit}>")));
     add(
         "numbers in one article",
         &format!("<{unit}>{}</{unit}>", format!("<{number}>1</{number}>").repeat(many)),

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use cutter_core::address::DocumentId;
 use cutter_core::detect::Profiles;
-use cutter_core::mark::{MarkError, MarkLimits};
+use cutter_core::mark::{MarkError, MarkLimits, Stop};
 use cutter_core::plan::{CutPlan, PlanError, PlanInput};
 use cutter_core::profile::Profile;
 use cutter_core::vocabulary::Vocabulary;
@@ -133,7 +133,7 @@ impl Planner {
             document_id: DocumentId::parse("BENCH-1")?,
             profiles,
             vocabulary: Vocabulary::default(),
-            limits: MarkLimits::default(),
+            limits: MarkLimits { stop: Stop::AtDensity, ..MarkLimits::default() },
         })
     }
 

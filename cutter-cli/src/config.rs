@@ -27,6 +27,7 @@ use cutter_pg::login::Login;
 use self::section::Section;
 pub(crate) use self::template::{actor_block, template};
 use crate::failure::Failure;
+use crate::files::read_text;
 
 /// The variables that `cutter` reads; `doctor` names any other `CUTTER_*`.
 pub(crate) const VARIABLES: &[(&str, &str)] = &[
@@ -179,10 +180,10 @@ impl Config {
             Some(path) => absolute(path)?,
             None => home.join("cutter.toml"),
         };
-        let text = match std::fs::read_to_string(&file_path) {
-            Ok(text) => Some(text),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && named.is_none() => None,
-            Err(error) => return Err(Failure::io("read", &file_path, &error).next("cutter init")),
+        let text = if named.is_none() && !file_path.exists() {
+            None
+        } else {
+            Some(read_text(&file_path).map_err(|e| e.next("cutter init"))?)
         };
         let mut root = Section::parse(&file_path, text.as_deref().unwrap_or_default())?;
         let mut config = Self::read(&mut root, &home, &file_path, env)?;

@@ -5,6 +5,7 @@ mod commands;
 mod config;
 mod exit_code;
 mod failure;
+mod files;
 mod progress;
 mod render;
 mod terminal;

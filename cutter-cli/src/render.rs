@@ -83,8 +83,14 @@ impl Out {
             }
             _ => line.to_owned(),
         };
-        let lines: Vec<String> = text.split('\n').map(line).collect();
-        lines.join("\n")
+        let mut out = String::with_capacity(text.len());
+        for (i, text) in text.split('\n').enumerate() {
+            if i > 0 {
+                out.push('\n');
+            }
+            out.push_str(&line(text));
+        }
+        out
     }
 
     /// The commands in a document: the values of `next` and `fix`.
@@ -149,8 +155,7 @@ impl Out {
         machine: &T,
     ) -> Outcome {
         if self.json {
-            let text = serde_json::to_string_pretty(machine).map_err(|e| Failure::internal(e.to_string()))?;
-            self.machine(&text)?;
+            written(terminal::json_of(machine))?;
         } else {
             let mut text = self.completed(people());
             if !text.is_empty() && !text.ends_with('\n') {
@@ -187,6 +192,15 @@ impl Out {
             let _ = self.machine(&value.to_string());
         }
         self.stderr(&self.completed(failure_text(failure)));
+    }
+}
+
+/// A list that is written item by item and never held whole.
+pub(crate) struct Each<F>(pub(crate) F);
+
+impl<I: Iterator<Item: Serialize>, F: Fn() -> I> Serialize for Each<F> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq((self.0)())
     }
 }
 

@@ -14,6 +14,7 @@ use std::sync::OnceLock;
 use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
 use cutter_core::visible;
+use serde::Serialize;
 
 use crate::wire;
 
@@ -99,6 +100,16 @@ pub(crate) fn document(bytes: &[u8]) -> io::Result<()> {
 pub(crate) fn json(text: &str) -> io::Result<()> {
     let text = if Stream::Stdout.is_terminal() { visible::json(text) } else { Cow::Borrowed(text) };
     write(io::stdout(), text.as_bytes())
+}
+
+/// As [`json`], written piece by piece: it may be very long.
+pub(crate) fn json_of(value: &impl Serialize) -> io::Result<()> {
+    if Stream::Stdout.is_terminal() {
+        return json(&format!("{}\n", serde_json::to_string_pretty(value)?));
+    }
+    let mut stream = io::BufWriter::new(io::stdout().lock());
+    serde_json::to_writer_pretty(&mut stream, value)?;
+    write(stream, b"\n")
 }
 
 /// Shows clap's own text, which holds nothing but what was compiled in.

@@ -90,6 +90,7 @@ fn a_plan_is_a_tree_with_sizes_and_digests() {
             "manifest_digest",
             "profile",
             "region",
+            "rows_digest",
             "settings",
             "units",
             "warnings",

@@ -142,8 +142,11 @@ pub struct Marked {
 /// Bounds of marking, from the settings; they are shown at SG1.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MarkLimits {
-    /// How many candidates `IG_mark` lets pass. Marking itself only counts.
+    /// How many candidates `IG_mark` lets pass.
     pub max_candidates: u32,
+    /// Where marking stops before anything is built.
+    #[serde(default)]
+    pub stop: Stop,
     /// The largest file, in bytes.
     pub max_bytes: usize,
     /// Addresses that must not be cut, with everything below them (D19).
@@ -152,7 +155,66 @@ pub struct MarkLimits {
 
 impl Default for MarkLimits {
     fn default() -> Self {
-        Self { max_candidates: 1000, max_bytes: 64 << 20, forbidden_prefixes: Vec::new() }
+        Self {
+            max_candidates: 1000,
+            stop: Stop::Nowhere,
+            max_bytes: 64 << 20,
+            forbidden_prefixes: Vec::new(),
+        }
+    }
+}
+
+/// Where marking stops, so that a text made to be costly is not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stop {
+    /// Nowhere: for a text that is trusted. Time and memory are in proportion to its units.
+    #[default]
+    Nowhere,
+    /// At [`MarkError::TooDense`]: a text that is little else than beginnings of units. Time and memory
+    /// are in proportion to the text; all candidates are reported, for a gate or a person to judge.
+    AtDensity,
+    /// There, and at [`MarkError::TooMany`]: more candidates than `max_candidates`.
+    AtCandidates,
+}
+
+/// So many marks are followed in any text.
+const LEAST_MARKS: usize = 16_384;
+/// In a longer text one in so many bytes. A mark takes some hundred bytes of memory, whatever becomes of
+/// it, so this is what keeps the memory in proportion to the text.
+const BYTES_PER_MARK: usize = 128;
+
+impl MarkLimits {
+    /// How many marks (headings, and lines or elements that may begin a unit) are followed in a text
+    /// of so many bytes, and how many attributes of one element. A text that is little else than marks
+    /// is refused as soon as they are counted; whoever allows more candidates allows as many marks.
+    #[must_use]
+    pub fn max_marks(&self, bytes: usize) -> usize {
+        if self.stop == Stop::Nowhere {
+            return usize::MAX;
+        }
+        let allowed = usize::try_from(self.max_candidates).unwrap_or(usize::MAX);
+        (bytes / BYTES_PER_MARK).max(LEAST_MARKS).max(allowed)
+    }
+
+    /// Refuses more marks than [`Self::max_marks`] allows a text of so many bytes.
+    fn check_marks(&self, bytes: usize, marks: usize) -> Result<(), MarkError> {
+        let limit = self.max_marks(bytes);
+        if marks <= limit { Ok(()) } else { Err(MarkError::TooDense { limit, bytes }) }
+    }
+
+    /// Refuses more candidates than allowed, where marking is to stop at them.
+    fn check_count(
+        &self,
+        observed: usize,
+        publication_type: impl FnOnce() -> Option<String>,
+    ) -> Result<(), MarkError> {
+        let observed = u64::try_from(observed).unwrap_or(u64::MAX);
+        if self.stop != Stop::AtCandidates || observed <= u64::from(self.max_candidates) {
+            return Ok(());
+        }
+        let limit = self.max_candidates;
+        Err(MarkError::TooMany { limit, observed, publication_type: publication_type() })
     }
 }
 
@@ -180,6 +242,28 @@ pub enum MarkError {
         limit: usize,
         /// The file's size.
         observed: usize,
+    },
+    /// More headings, or lines or elements that may begin a unit, than a text of its size has.
+    #[error(
+        "too many headings, and lines or elements that may begin a unit: expected at most {limit} in {bytes} bytes, observed more; if all are units, allow as many (max_candidates)"
+    )]
+    TooDense {
+        /// How many are followed.
+        limit: usize,
+        /// The text's size.
+        bytes: usize,
+    },
+    /// More candidates than allowed. They were counted, and none was built.
+    #[error(
+        "too many units: expected at most {limit}, observed {observed}; allow more (max_candidates) or cut less deep"
+    )]
+    TooMany {
+        /// How many are allowed.
+        limit: u32,
+        /// How many there are.
+        observed: u64,
+        /// As in [`Marked`]: what is pinned of a text before its units are asked about.
+        publication_type: Option<String>,
     },
     /// A region outside of the file or inside a character.
     #[error("region {start}..{end} is not a span of the text, which has {bytes} bytes")]
@@ -277,8 +361,10 @@ pub struct MarkContext<'a> {
 /// # Errors
 /// [`MarkError::TooLarge`], [`MarkError::NotUtf8`].
 pub fn check_text<'a>(source: &'a [u8], limits: &MarkLimits) -> Result<&'a str, MarkError> {
-    if source.len() > limits.max_bytes {
-        return Err(MarkError::TooLarge { limit: limits.max_bytes, observed: source.len() });
+    // Places are kept in 32 bits where there are many of them.
+    let limit = limits.max_bytes.min(u32::MAX as usize);
+    if source.len() > limit {
+        return Err(MarkError::TooLarge { limit, observed: source.len() });
     }
     core::str::from_utf8(source).map_err(|error| {
         let offset = error.valid_up_to();

@@ -5,6 +5,7 @@
 //! plan` and a run print the same `manifest_digest`, `region_sha` and `writer_digest`.
 //! `IG_cutplan` judges it; nothing here does.
 
+use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -149,6 +150,16 @@ pub enum PlanError {
     /// A digest could not be taken.
     #[error(transparent)]
     Canonical(#[from] CanonicalError),
+    /// More units than allowed: they were counted, and none was built.
+    #[error("{}", MarkError::TooMany { limit: *limit, observed: *observed, publication_type: None })]
+    TooMany {
+        /// How many are allowed.
+        limit: u32,
+        /// How many there are.
+        observed: u64,
+        /// The plan but for its units: what a run pins before it asks how many there are.
+        without_units: Box<CutPlan>,
+    },
 }
 
 impl CutPlan {
@@ -162,8 +173,26 @@ impl CutPlan {
         let context =
             MarkContext { document_id: input.document_id, profile: input.profile, limits: input.limits };
         let marker = input.marker.unwrap_or_else(|| marker_for(input.profile));
-        let marked = marker.mark(input.text, region, &context)?;
-        Self::from_marked(input, marker.identity(), marked)
+        let error = match marker.mark(input.text, region, &context) {
+            Ok(marked) => return Self::from_marked(input, marker.identity(), marked),
+            Err(error) => error,
+        };
+        let MarkError::TooMany { limit, observed, publication_type } = error else {
+            return Err(error.into());
+        };
+        let none = Marked {
+            region,
+            candidates: Vec::new(),
+            duplicates: Vec::new(),
+            forbidden: Vec::new(),
+            gaps: 0,
+            publication_type,
+            warnings: Vec::new(),
+            profile: input.profile.id()?,
+            why: Vec::new(),
+        };
+        let without_units = Box::new(Self::from_marked(input, marker.identity(), none)?);
+        Err(PlanError::TooMany { limit, observed, without_units })
     }
 
     fn from_marked(input: &PlanInput<'_>, marker: String, marked: Marked) -> Result<Self, PlanError> {

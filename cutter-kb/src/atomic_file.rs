@@ -13,7 +13,7 @@
 //! program; else the system ends the process before the write returns.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +23,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::file_error::{FileError, FileResult};
+use crate::plain_file;
 
 const FILE_MODE: Mode = Mode::from_bits_retain(0o600);
 const FOLDER_MODE: Mode = Mode::from_bits_retain(0o700);
@@ -180,28 +181,19 @@ impl Folder {
             Err(Errno::NOENT) => return Ok(None),
             Err(e) => return Err(self.failed("open", name, e)),
         };
-        let stat = rustix::fs::fstat(&fd).map_err(|e| self.failed("inspect", name, e))?;
-        match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Some(File::from(fd))),
-            other => Err(FileError::invalid(
-                "open",
-                self.at(name),
-                format!("expected a regular file, observed {other:?}"),
-            )),
-        }
+        plain_file::plain(File::from(fd), &self.at(name)).map(Some)
     }
 
     /// The bytes of the file `name`, or `None`. Over `limit` bytes is an error.
     pub fn read(&self, name: &str, limit: usize) -> FileResult<Option<Vec<u8>>> {
         let Some(file) = self.open_file(name)? else { return Ok(None) };
-        let mut bytes = Vec::new();
-        file.take(limit as u64 + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|e| FileError::io("read", self.at(name), &e))?;
-        if bytes.len() > limit {
-            return Err(FileError::invalid("read", self.at(name), format!("expected at most {limit} bytes")));
+        match plain_file::read_open(file, &self.at(name), limit as u64)? {
+            Some(bytes) => Ok(Some(bytes)),
+            None => {
+                let detail = format!("expected at most {limit} bytes");
+                Err(FileError::invalid("read", self.at(name), detail))
+            }
         }
-        Ok(Some(bytes))
     }
 
     /// A new temporary file in this folder.

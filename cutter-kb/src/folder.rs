@@ -16,7 +16,7 @@
 //! `.next`. A crash before the commit leaves revision n; after it, `.next` equals the
 //! document, which then is revision n+1. A hand edit changes the sha256, not the number.
 
-use std::io::{BufRead as _, BufReader, Seek as _, SeekFrom, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
 use cutter_core::digest::Digest;
@@ -33,6 +33,9 @@ pub const MAX_DOCUMENT_BYTES: usize = 64 << 20;
 pub const MAX_INDEX_LINE: usize = 512;
 /// Longest document path, in bytes.
 pub const MAX_PATH_BYTES: usize = 1024;
+
+/// More bytes than [`MAX_INDEX_LINE`] characters have.
+const MAX_LINE_BYTES: u64 = 4 * MAX_INDEX_LINE as u64 + 2;
 
 const LOCK: &str = ".lock";
 const REVISIONS: &str = ".revisions";
@@ -444,13 +447,16 @@ fn scan_index(file: &std::fs::File, run_id: &str) -> std::io::Result<IndexScan> 
     let mut reader = BufReader::with_capacity(1 << 16, file);
     let mut scan = IndexScan { line: None, whole_bytes: 0, all_bytes: 0 };
     let mut line = Vec::new();
+    let mut within = false;
     loop {
         line.clear();
-        let read = reader.read_until(b'\n', &mut line)?;
+        // A line of ours is short; of a longer one the rest is passed over piece by piece.
+        let read = (&mut reader).take(MAX_LINE_BYTES).read_until(b'\n', &mut line)?;
         if read == 0 {
             return Ok(scan);
         }
         scan.all_bytes += read as u64;
+        let continues = std::mem::replace(&mut within, line.last() != Some(&b'\n'));
         if line.last() != Some(&b'\n') {
             continue;
         }
@@ -460,6 +466,7 @@ fn scan_index(file: &std::fs::File, run_id: &str) -> std::io::Result<IndexScan> 
             line.pop();
         }
         if scan.line.is_none()
+            && !continues
             && let Ok(text) = std::str::from_utf8(&line)
             && is_line_of(text, run_id)
         {

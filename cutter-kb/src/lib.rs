@@ -8,7 +8,7 @@
 //! ```text
 //! ports: the core's traits over what follows
 //! folder ──────┐
-//! run_store ───┼──> atomic_file ──> file_error
+//! run_store ───┼──> atomic_file ──> plain_file ──> file_error
 //! backup_target┘  └─> file_lock
 //!     └──> openpgp
 //!             ↑
@@ -21,6 +21,7 @@ pub mod file_lock;
 pub mod folder;
 pub mod object_store;
 pub mod openpgp;
+pub mod plain_file;
 pub mod ports;
 mod process;
 pub mod run_store;

@@ -347,6 +347,20 @@ fn paths_that_leave_the_root_are_refused() {
 }
 
 #[test]
+fn a_line_of_the_index_without_end_is_passed_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let kb = FolderKb::new(folder.path());
+    let long = format!("- `r1` {}- `r2` x\n", "x".repeat(5_000));
+    std::fs::write(folder.path().join("runs.md"), format!("{long}- `r3` done\n")).unwrap();
+    assert_eq!(kb.index_line("runs.md", "r1").unwrap(), None);
+    assert_eq!(kb.index_line("runs.md", "r2").unwrap(), None);
+    assert_eq!(kb.index_line("runs.md", "r3").unwrap().as_deref(), Some("- `r3` done"));
+    assert_eq!(kb.append_index("runs.md", "r4", "- `r4` done").unwrap(), Append::Appended);
+    let text = std::fs::read_to_string(folder.path().join("runs.md")).unwrap();
+    assert_eq!(text, format!("{long}- `r3` done\n- `r4` done\n"));
+}
+
+#[test]
 fn the_index_holds_one_line_per_run() {
     let root = tempfile::tempdir().unwrap();
     let kb = FolderKb::new(root.path());

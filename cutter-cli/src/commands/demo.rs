@@ -16,13 +16,14 @@ use crate::app::Context;
 use crate::commands::RunArg;
 use crate::commands::init::{self, InitArgs};
 use crate::commands::orchestrate::{self, CutArgs};
-use crate::commands::plan::{CutOptions, ManifestOption, read_bounded};
+use crate::commands::plan::{CutOptions, ManifestOption};
 use crate::commands::profile::AUTO;
 use crate::commands::source::{self, AddArgs};
 use crate::commands::sovereign::{self, RunFolder, Signing};
 use crate::commands::verify::{self, VerifyArgs};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
+use crate::files::read_bounded;
 use crate::render::{self, DIM, GOOD, HEAD, paint};
 use crate::wire::{self, Opened};
 

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use anstyle::Style;
 use clap::{Args, ValueEnum};
 use cutter_core::compare::{Class, Comparison, Entry, Outline, UnitFact};
+use serde::Serialize;
 use serde_json::{Value, json};
 use similar::TextDiff;
 
@@ -15,7 +16,7 @@ use crate::app::Context;
 use crate::commands::plan::CutOptions;
 use crate::exit_code::Exit;
 use crate::failure::Outcome;
-use crate::render::{self, BAD, DIM, GOOD, HEAD, WARN, name, paint};
+use crate::render::{self, BAD, DIM, Each, GOOD, HEAD, WARN, name, paint};
 
 /// Show what becomes of each unit from OLD to NEW.
 ///
@@ -217,14 +218,24 @@ fn colored(lines: &str) -> String {
     text
 }
 
-/// Exactly the fields that are documented.
+/// Exactly the fields that are documented, in the order of their names; unit by unit.
 fn machine(
     args: &DiffArgs,
     old: &Version,
     new: &Version,
     comparison: &Comparison<'_>,
     shown: &[&Entry],
-) -> Value {
+) -> impl Serialize {
+    #[derive(Serialize)]
+    struct Machine<U> {
+        document_id: String,
+        in_order: bool,
+        is_same: bool,
+        new: Value,
+        old: Value,
+        summary: Value,
+        units: U,
+    }
     let unit = |unit: Option<&UnitFact<'_>>| {
         unit.map(|unit| {
             json!({
@@ -238,7 +249,7 @@ fn machine(
             })
         })
     };
-    let entry = |entry: &&Entry| {
+    let entry = move |entry: &&Entry| {
         let mut value = json!({
             "class": entry.class.as_str(),
             "old": unit(comparison.old_of(entry)),
@@ -252,13 +263,13 @@ fn machine(
         }
         value
     };
-    json!({
-        "document_id": new.document_id,
-        "old": old.machine(),
-        "new": new.machine(),
-        "is_same": comparison.is_same(),
-        "in_order": comparison.in_order(),
-        "summary": comparison.summary(),
-        "units": shown.iter().map(entry).collect::<Vec<_>>(),
-    })
+    Machine {
+        document_id: new.document_id.clone(),
+        in_order: comparison.in_order(),
+        is_same: comparison.is_same(),
+        new: new.machine(),
+        old: old.machine(),
+        summary: json!(comparison.summary()),
+        units: Each(move || shown.iter().map(entry)),
+    }
 }

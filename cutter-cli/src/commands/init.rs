@@ -11,6 +11,7 @@ use crate::app::Context;
 use crate::commands::db;
 use crate::config::{Config, RunsIn, actor_block, template};
 use crate::failure::{Failure, Outcome};
+use crate::files::read_text;
 use crate::render::{self, GOOD, HEAD, paint};
 use crate::wire;
 
@@ -252,8 +253,7 @@ fn sovereign(
         }
     }
     let fingerprint = wire::load_public(&public)?.fingerprint();
-    let mut text =
-        std::fs::read_to_string(&config.file_path).map_err(|e| Failure::io("read", &config.file_path, &e))?;
+    let mut text = read_text(&config.file_path)?;
     let relative = format!("keys/{name}.public.asc");
     let shown = if public.starts_with(config.file_path.parent().unwrap_or(Path::new(""))) {
         relative

@@ -4,18 +4,21 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use cutter_core::address::{Address, DocumentId};
+use cutter_core::digest::Digest;
 use cutter_core::inspect::document_id_of_file_name;
 use cutter_core::limits;
-use cutter_core::mark::{ManifestMarker, MarkLimits, Marker};
-use cutter_core::plan::{CutPlan, PlanInput, PlanSettings, UnitTree};
+use cutter_core::mark::{Duplicate, ManifestMarker, MarkError, MarkLimits, Marker, Stop};
+use cutter_core::plan::{CutPlan, PlanError, PlanInput, PlanRow, PlanSettings, UnitTree};
 use cutter_core::vocabulary::Vocabulary;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::app::Context;
 use crate::commands::profile::{self, AUTO, Chosen, Depth};
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::render::{self, DIM, HEAD, paint};
+use crate::files::{read_bounded, read_small};
+use crate::render::{self, DIM, Each, HEAD, paint};
 
 /// Show the units that a cut of FILE would make.
 ///
@@ -95,9 +98,8 @@ fn entry_id(text: &str) -> Result<String, String> {
 
 impl CutOptions {
     /// The profile for a text: the one named, or the one detected.
-    pub(crate) fn choose(&self, text: &[u8]) -> Result<Chosen, Failure> {
-        let max = self.max_document_bytes.unwrap_or(limits::MAX_DOCUMENT_BYTES);
-        profile::choose(&self.profile, self.depth.as_ref(), text, max)
+    pub(crate) fn choose(&self, text: &[u8], limits: &MarkLimits) -> Result<Chosen, Failure> {
+        profile::choose(&self.profile, self.depth.as_ref(), text, limits)
     }
 }
 
@@ -105,37 +107,19 @@ impl ManifestOption {
     /// The explicit manifest, if one was named: a JSON value that was read as one.
     pub(crate) fn read(&self) -> Result<Option<Value>, Failure> {
         let Some(path) = &self.manifest else { return Ok(None) };
-        let bytes = read_bounded(path, limits::MAX_DOCUMENT_BYTES)?;
+        let bytes = read_small(path)?;
         let refused = |e: String| Failure::usage(format!("{}: {e}", path.display()));
         ManifestMarker::from_json(&bytes).map_err(|e| refused(e.to_string()))?;
         serde_json::from_slice(&bytes).map(Some).map_err(|e| refused(e.to_string()))
     }
 }
 
-/// Reads a text whole, refusing what is longer than `max` before it is in memory.
-pub(crate) fn read_bounded(path: &Path, max: u64) -> Result<Vec<u8>, Failure> {
-    use std::io::Read as _;
-    let file = std::fs::File::open(path).map_err(|e| Failure::io("read", path, &e))?;
-    let mut bytes = Vec::new();
-    let mut limited = file.take(max.saturating_add(1));
-    limited.read_to_end(&mut bytes).map_err(|e| Failure::io("read", path, &e))?;
-    let length = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
-    if length > max {
-        return Err(Failure::usage(format!("{} is too long", path.display())).broken(
-            "mark.document_bytes",
-            format!("at most {max} bytes"),
-            "more",
-        ));
-    }
-    Ok(bytes)
-}
-
 pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
     let max = args.cut.max_document_bytes.unwrap_or(limits::MAX_DOCUMENT_BYTES);
     let text = read_bounded(&args.file, max)?;
     let document_id = document_id(args.document_id.as_deref(), &args.file)?;
-    let chosen = args.cut.choose(&text)?;
     let mark_limits = mark_limits(&args.cut, max)?;
+    let chosen = args.cut.choose(&text, &mark_limits)?;
     let manifest = args.manifest.read()?;
     let marker = manifest.clone().map(ManifestMarker::from_value).transpose();
     let marker = marker.map_err(|e| Failure::usage(e.to_string()))?;
@@ -150,7 +134,7 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
         limits: &mark_limits,
         marker: marker.as_ref().map(|m| m as &dyn Marker),
     })
-    .map_err(|e| Failure::usage(format!("{}: {e}", args.file.display())))?;
+    .map_err(|e| refused(&args.file.display().to_string(), e))?;
     if let Some(warning) = chosen.warning() {
         cx.out.warn(format!("{}: {warning}", render::name(args.file.display())));
         cx.out.note(format!("next: cutter profile explain {}", render::name(args.file.display())));
@@ -176,11 +160,10 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
     for address in &plan.forbidden {
         cx.out.warn(format!("{address} is forbidden for this document"));
     }
-    count_within(cx, args, &plan)?;
-    let mut json =
-        machine(&args.file, &plan, &chosen, plan_settings(&args.cut, &chosen, &document_id, manifest))?;
+    warn_of_count(cx, args, &plan);
     let version = u64::from(args.version_no);
-    json["rows_digest"] = json!({ "version_no": version, "sha256": plan.rows_digest(version).to_hex() });
+    let settings = plan_settings(&args.cut, &chosen, &document_id, manifest);
+    let json = machine(&args.file, &plan, &chosen, &settings, Some(version))?;
     let exit =
         if plan.forbidden.is_empty() && plan.unknown_words.is_empty() { Exit::DONE } else { Exit::FAILED };
     cx.out.result_as(exit, || people(&args.file, &plan, &chosen, version), &json)
@@ -188,24 +171,33 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
 
 /// A run refuses more units than the cap. A plan shows them all the same, unless a cap was
 /// given here.
-fn count_within(cx: &Context, args: &PlanArgs, plan: &CutPlan) -> Result<(), Failure> {
+fn warn_of_count(cx: &Context, args: &PlanArgs, plan: &CutPlan) {
     let units = u64::try_from(plan.rows.len()).unwrap_or(u64::MAX);
-    let cap = args.cut.max_candidates.unwrap_or(limits::MAX_CANDIDATES_PER_DOC);
-    if units <= cap {
-        return Ok(());
-    }
-    if args.cut.max_candidates.is_none() {
+    let cap = limits::MAX_CANDIDATES_PER_DOC;
+    if units > cap && args.cut.max_candidates.is_none() {
         cx.out.warn(format!(
             "{}: {units} units; a run refuses more than {cap} unless --max-candidates says otherwise",
             render::name(args.file.display())
         ));
-        return Ok(());
     }
-    Err(Failure::gate(format!("{} has more units than allowed", args.file.display())).broken(
-        "mark.candidate_count_within",
-        format!("1 to {cap}"),
-        units.to_string(),
-    ))
+}
+
+/// Why there is no plan of a text.
+pub(crate) fn refused(source: &str, error: PlanError) -> Failure {
+    let count = "mark.candidate_count_within";
+    match error {
+        PlanError::TooMany { limit, observed, .. } => {
+            Failure::gate(format!("{source} has more units than allowed"))
+                .broken(count, format!("1 to {limit}"), observed.to_string())
+                .next(format!("cutter plan {source} --max-candidates {observed}"))
+        }
+        PlanError::Mark(MarkError::TooDense { limit, bytes }) => {
+            Failure::gate(format!("{source} is little else than headings and beginnings of units"))
+                .broken(count, format!("at most {limit} in {bytes} bytes"), "more; none was built".to_owned())
+                .next(format!("cutter plan {source} --max-candidates {bytes}"))
+        }
+        other => Failure::usage(format!("{source}: {other}")),
+    }
 }
 
 pub(crate) fn document_id(given: Option<&str>, file: &Path) -> Result<DocumentId, Failure> {
@@ -221,6 +213,7 @@ pub(crate) fn mark_limits(cut: &CutOptions, max_bytes: u64) -> Result<MarkLimits
     Ok(MarkLimits {
         max_candidates: u32::try_from(cut.max_candidates.unwrap_or(limits::MAX_CANDIDATES_PER_DOC))
             .unwrap_or(u32::MAX),
+        stop: if cut.max_candidates.is_some() { Stop::AtCandidates } else { Stop::AtDensity },
         max_bytes: usize::try_from(max_bytes).unwrap_or(usize::MAX),
         forbidden_prefixes: cut.forbidden_prefixes.iter().map(prefix).collect::<Result<_, _>>()?,
     })
@@ -243,14 +236,31 @@ pub(crate) fn plan_settings(
     }
 }
 
-/// Exactly the fields that are documented.
+/// Exactly the fields that are documented, in the order of their names. Units are written one by one:
+/// there may be very many.
 pub(crate) fn machine(
     file: &Path,
     plan: &CutPlan,
     chosen: &Chosen,
-    settings: PlanSettings,
-) -> Result<Value, Failure> {
-    let unit = |row: &cutter_core::plan::PlanRow| {
+    settings: &PlanSettings,
+    version: Option<u64>,
+) -> Result<impl Serialize, Failure> {
+    #[derive(Serialize)]
+    struct Machine<D, U> {
+        detection: Value,
+        document: Value,
+        duplicates: D,
+        manifest_digest: Digest,
+        profile: Value,
+        region: Value,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rows_digest: Option<Value>,
+        settings: Value,
+        units: U,
+        warnings: Value,
+        writer_digest: Digest,
+    }
+    let unit = |row: &PlanRow| {
         json!({
             "ordinal": row.ordinal,
             "address": row.canonical_address.as_str(),
@@ -263,26 +273,30 @@ pub(crate) fn machine(
         })
     };
     let value = |v: Result<Value, serde_json::Error>| v.map_err(|e| Failure::internal(e.to_string()));
-    Ok(json!({
-        "document": {
+    Ok(Machine {
+        detection: chosen.machine(),
+        document: json!({
             "path": file.to_string_lossy(),
             "bytes": plan.document.bytes,
             "sha256": plan.document.sha256.to_hex(),
-        },
-        "region": {
+        }),
+        duplicates: Each(|| {
+            let line = |d: &Duplicate| json!({ "address": d.address, "of": d.of, "ordinal": d.ordinal, "line": d.line });
+            plan.duplicates.iter().map(line)
+        }),
+        manifest_digest: plan.manifest_digest,
+        profile: json!({ "name": plan.profile.name, "version": plan.profile.version, "why": plan.why }),
+        region: json!({
             "start": plan.region.start,
             "end": plan.region.end,
             "sha256": plan.region.sha256.to_hex(),
-        },
-        "profile": { "name": plan.profile.name, "version": plan.profile.version, "why": plan.why },
-        "detection": chosen.machine(),
-        "units": plan.rows.iter().map(unit).collect::<Vec<_>>(),
-        "duplicates": value(serde_json::to_value(&plan.duplicates))?,
-        "warnings": value(serde_json::to_value(&plan.warnings))?,
-        "manifest_digest": plan.manifest_digest.to_hex(),
-        "writer_digest": plan.writer_digest.to_hex(),
-        "settings": value(serde_json::to_value(&settings))?,
-    }))
+        }),
+        rows_digest: version.map(|n| json!({ "version_no": n, "sha256": plan.rows_digest(n).to_hex() })),
+        settings: value(serde_json::to_value(settings))?,
+        units: Each(move || plan.rows.iter().map(unit)),
+        warnings: value(serde_json::to_value(&plan.warnings))?,
+        writer_digest: plan.writer_digest,
+    })
 }
 
 fn people(file: &Path, plan: &CutPlan, chosen: &Chosen, version: u64) -> String {

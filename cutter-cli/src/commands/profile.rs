@@ -13,9 +13,9 @@ use cutter_core::profile::{Format, PROFILE_SCHEMA_PAGE, Profile};
 use serde_json::json;
 
 use crate::app::Context;
-use crate::commands::plan::read_bounded;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
+use crate::files::read_bounded;
 use crate::render;
 
 /// Conventions of documents: list, show, test and explain them.
@@ -85,7 +85,7 @@ impl Cut {
             choose::load(&self.profile)?;
         }
         let text = read_bounded(&self.file, limits::MAX_DOCUMENT_BYTES)?;
-        let chosen = choose(&self.profile, self.depth.as_ref(), &text, limits::MAX_DOCUMENT_BYTES)?;
+        let chosen = choose(&self.profile, self.depth.as_ref(), &text, &report::limits())?;
         Ok((text, chosen))
     }
 }

@@ -14,9 +14,9 @@ use futures_executor::block_on;
 use serde_json::json;
 
 use crate::app::Context;
-use crate::commands::plan::read_bounded;
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
+use crate::files::read_bounded;
 use crate::render::{self, GOOD, paint};
 use crate::wire::{self, RandomIds};
 

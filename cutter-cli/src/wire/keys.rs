@@ -16,18 +16,19 @@ use zeroize::Zeroizing;
 use super::now;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::files::read_small;
 
 /// Reads a secret file. One that others can read is refused: it is no secret any more.
 fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, Failure> {
-    let missing = |e: std::io::Error| Failure::io("read", path, &e).next("cutter init").next("cutter doctor");
-    let meta = std::fs::metadata(path).map_err(missing)?;
+    let missing = |e: Failure| e.next("cutter init").next("cutter doctor");
+    let meta = std::fs::metadata(path).map_err(|e| missing(Failure::io("read", path, &e)))?;
     let mode = meta.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
         return Err(Failure::usage(format!("secret key file {} is open to others", path.display()))
             .broken("keys.private", "mode 0600", format!("mode {mode:04o}"))
             .next(format!("chmod 600 {}", path.display())));
     }
-    std::fs::read(path).map(Zeroizing::new).map_err(missing)
+    read_small(path).map(Zeroizing::new).map_err(missing)
 }
 
 /// Writes a new secret file, 0600, never over another one.
@@ -118,7 +119,7 @@ pub(crate) fn public_half(seed: &Path) -> PathBuf {
 /// The public key of a duty as 64 hexadecimal digits: from its own file, else from the seed.
 pub(crate) fn duty_public_key(seed: &Path) -> Result<String, Failure> {
     let path = public_half(seed);
-    let Ok(text) = std::fs::read_to_string(&path) else {
+    let Some(text) = read_small(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok()) else {
         return Ok(super::hex(read_seed(seed)?.verifying_key().as_bytes()));
     };
     let key = text.trim().to_ascii_lowercase();
@@ -140,7 +141,7 @@ pub(crate) fn load_pair(path: &Path) -> Result<KeyPair, Failure> {
 
 /// A public OpenPGP key.
 pub(crate) fn load_public(path: &Path) -> Result<PublicKey, Failure> {
-    let bytes = std::fs::read(path).map_err(|e| Failure::io("read", path, &e).next("cutter doctor"))?;
+    let bytes = read_small(path).map_err(|e| e.next("cutter doctor"))?;
     PublicKey::parse(&bytes).map_err(|e| Failure::usage(format!("{}: {e}", path.display())))
 }
 

@@ -18,6 +18,7 @@ use futures_executor::block_on;
 
 use crate::config::{Config, RunsIn};
 use crate::failure::Failure;
+use crate::files::open_plain;
 
 /// Opens the place of a URL, with the store's own variables from the environment.
 pub(crate) fn place(url: &KbUrl) -> Result<Place, Failure> {
@@ -59,7 +60,7 @@ pub(crate) fn open_backup(
 ) -> Result<File, Failure> {
     let Some(url) = &config.backup_url else {
         let path = files.run_path(run_id.as_str()).join(name);
-        return File::open(&path).map_err(|e| Failure::io("read", &path, &e));
+        return open_plain(&path);
     };
     let found = block_on(BackupReader::open(&place(url)?, run_id, name))?;
     let mut reader = found.ok_or_else(|| Failure::evidence(format!("{url}/{run_id}/{name} is not there")))?;

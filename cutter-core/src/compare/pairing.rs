@@ -95,6 +95,33 @@ impl<'a> Side<'a> {
         (before, after)
     }
 
+    /// The runs of words of a unit that is free and has words enough.
+    fn wording(&self, i: usize) -> Option<&[u64]> {
+        let sketch = self.sketches.get(i)?.as_ref()?;
+        (sketch.words() >= WORDS_MIN && self.is_free(i)).then(|| sketch.hashes())
+    }
+
+    /// Every run of words with the units that have it, sorted; not what too many have.
+    fn by_hash(&self) -> Vec<(u64, usize)> {
+        let all = || (0..self.units.len()).filter_map(|i| Some((i, self.wording(i)?)));
+        let mut found = Vec::with_capacity(all().map(|(_, hashes)| hashes.len()).sum());
+        for (i, hashes) in all() {
+            found.extend(hashes.iter().map(|&hash| (hash, i)));
+        }
+        found.sort_unstable();
+        let (mut kept, mut at) = (0, 0);
+        while let Some(&(hash, _)) = found.get(at) {
+            let end = at + found[at..].iter().take_while(|&&(other, _)| other == hash).count();
+            if end - at <= SHARED_MAX {
+                found.copy_within(at..end, kept);
+                kept += end - at;
+            }
+            at = end;
+        }
+        found.truncate(kept);
+        found
+    }
+
     /// Whether to pair this with `other` would cross at least half of the pairs around.
     fn crosses(&self, i: usize, other: usize) -> bool {
         let (before, after) = self.around(i);
@@ -121,6 +148,15 @@ pub(super) fn above(places: &BTreeMap<&str, usize>, address: &str) -> Option<usi
         text = above;
     }
     None
+}
+
+/// Keeps the runs of words that the other version has too; both are sorted by them.
+fn keep_shared(list: &mut Vec<(u64, usize)>, other: &[(u64, usize)]) {
+    let mut rest = other.iter().peekable();
+    list.retain(|&(hash, _)| {
+        while rest.next_if(|&&(run, _)| run < hash).is_some() {}
+        rest.peek().is_some_and(|&&(run, _)| run == hash)
+    });
 }
 
 struct Pairing<'a> {
@@ -327,38 +363,30 @@ impl Pairing<'_> {
     /// Free units that have much of their wording in common. A run of words that many units share
     /// tells nothing, so the number of pairs stays in proportion to the number of units.
     fn alike(&self) -> Vec<(usize, usize)> {
-        let gather = |side: &Side<'_>| {
-            let mut found: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
-            for (i, sketch) in side.sketches.iter().enumerate() {
-                let sketch = sketch.as_ref().filter(|s| s.words() >= WORDS_MIN && side.is_free(i));
-                for hash in sketch.map(Sketch::hashes).unwrap_or_default() {
-                    let units = found.entry(*hash).or_default();
-                    // one more says that there are too many
-                    if units.len() <= SHARED_MAX {
-                        units.push(i);
-                    }
-                }
-            }
-            found
-        };
-        let (old, new) = (gather(&self.old), gather(&self.new));
-        let mut common: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-        for (hash, units) in &old {
-            let Some(others) = new.get(hash) else { continue };
-            if units.len() > SHARED_MAX || others.len() > SHARED_MAX {
-                continue;
-            }
-            for &i in units {
-                for &j in others {
-                    *common.entry((i, j)).or_default() += 1;
-                }
-            }
+        let mut new = self.new.by_hash();
+        {
+            let mut old = self.old.by_hash();
+            keep_shared(&mut old, &new);
+            keep_shared(&mut new, &old);
         }
-        let size = |sketch: &Option<Sketch>| sketch.as_ref().map_or(0, |s| s.hashes().len());
-        let enough = |i: usize, j: usize, n: usize| {
-            n * 4 >= size(&self.old.sketches[i]).min(size(&self.new.sketches[j]))
-        };
-        common.into_iter().filter(|((i, j), n)| enough(*i, *j, *n)).map(|(pair, _)| pair).collect()
+        let mut found = Vec::new();
+        let mut common: BTreeMap<usize, usize> = BTreeMap::new();
+        // One old unit after the other, so that only its own partners are counted at a time.
+        for i in self.old.free() {
+            let Some(hashes) = self.old.wording(i) else { continue };
+            for hash in hashes {
+                let start = new.partition_point(|&(run, _)| run < *hash);
+                let units = new.get(start..).unwrap_or_default().iter();
+                for &(_, j) in units.take_while(|&&(run, _)| run == *hash) {
+                    *common.entry(j).or_default() += 1;
+                }
+            }
+            let enough =
+                |j: usize, n: usize| n * 4 >= self.new.wording(j).map_or(0, <[u64]>::len).min(hashes.len());
+            found.extend(common.iter().filter(|&(&j, &n)| enough(j, n)).map(|(&j, _)| (i, j)));
+            common.clear();
+        }
+        found
     }
 
     fn entry(&self, i: usize, j: usize) -> Entry {

@@ -44,6 +44,7 @@ impl Sketch {
             hashes.push(run_hash(&recent));
         }
         cut(&mut hashes);
+        hashes.shrink_to_fit();
         Self { hashes, words, whole }
     }
 

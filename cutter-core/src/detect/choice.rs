@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Confidence, Detected};
 use crate::gate::clip;
-use crate::mark::{MarkContext, MarkError, MarkLimits, Marked, body_region, marker_for};
+use crate::mark::{MarkContext, MarkError, MarkLimits, Marked, Stop, body_region, marker_for};
 use crate::profile::Profile;
 
 /// So many sentences of evidence are kept, each so long.
@@ -52,10 +52,10 @@ impl Cost {
     ///
     /// # Errors
     /// [`MarkError`] where the text cannot be marked with it.
-    pub fn with(profile: &Profile, source: &[u8], max_bytes: usize) -> Result<Self, MarkError> {
+    pub fn with(profile: &Profile, source: &[u8], limits: &MarkLimits) -> Result<Self, MarkError> {
         let address = |source| MarkError::Address { line: 1, source };
         let document_id = crate::address::DocumentId::parse("X").map_err(address)?;
-        let limits = MarkLimits { max_bytes, ..MarkLimits::default() };
+        let limits = MarkLimits { stop: Stop::AtDensity, forbidden_prefixes: Vec::new(), ..*limits };
         let region = body_region(source, profile)?;
         let context = MarkContext { document_id: &document_id, profile, limits: &limits };
         let marked = marker_for(profile).mark(source, region, &context)?;
@@ -100,16 +100,17 @@ pub struct Detection {
 
 impl Detection {
     /// Weighs a detected profile against the runner-up. Both are given as they would cut, depth
-    /// and all. Linear: the text is marked once with each.
+    /// and all. Linear: the text is marked once with each, and not at all where it is too dense for the
+    /// limits; more candidates than allowed are counted like others.
     #[must_use]
     pub fn weigh(
         detected: &Detected,
         chosen: &Profile,
         runner_up: Option<&Profile>,
         source: &[u8],
-        max_bytes: usize,
+        limits: &MarkLimits,
     ) -> Self {
-        let cost = |profile: &Profile| Cost::with(profile, source, max_bytes).ok();
+        let cost = |profile: &Profile| Cost::with(profile, source, limits).ok();
         let evidence = detected.evidence.iter().take(MAX_EVIDENCE);
         Self {
             confidence: detected.confidence,

@@ -20,8 +20,8 @@ use crate::digest::Digest;
 use crate::gate::{ApprovedRows, Check, GateReport, backlog, cutplan, mark, source_pin};
 use crate::key;
 use crate::machine::run::{GateId, Phase};
-use crate::mark::{ManifestMarker, MarkLimits, Marker, body_region};
-use crate::plan::{CutPlan, PlanInput};
+use crate::mark::{ManifestMarker, MarkLimits, Marker, Stop, body_region};
+use crate::plan::{CutPlan, PlanError, PlanInput};
 use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, MarkWrite, SweepWrite, Verdict, fact};
 use crate::settings::RunSettings;
 use crate::stop::StopReason;
@@ -44,6 +44,16 @@ pub fn plan_of(
     vocabulary: &Vocabulary,
     settings: &RunSettings,
 ) -> Result<CutPlan, String> {
+    try_plan_of(document_id, text, vocabulary, settings)?.map_err(|e| e.to_string())
+}
+
+/// The plan, or why the text has none: what is wrong with the settings comes first.
+fn try_plan_of(
+    document_id: &str,
+    text: &[u8],
+    vocabulary: &Vocabulary,
+    settings: &RunSettings,
+) -> Result<Result<CutPlan, PlanError>, String> {
     let document_id = DocumentId::parse(document_id).map_err(|e| e.to_string())?;
     let limits = limits_of(settings)?;
     let manifest = settings.manifest.clone().map(ManifestMarker::from_value).transpose();
@@ -58,13 +68,14 @@ pub fn plan_of(
         limits: &limits,
         marker: manifest.as_ref().map(|marker| marker as &dyn Marker),
     };
-    CutPlan::build(&input).map_err(|e| e.to_string())
+    Ok(CutPlan::build(&input))
 }
 
 fn limits_of(settings: &RunSettings) -> Result<MarkLimits, String> {
     let prefixes = settings.forbidden_prefixes.iter().map(|p| Address::parse(p));
     Ok(MarkLimits {
         max_candidates: u32::try_from(settings.max_candidates).unwrap_or(u32::MAX),
+        stop: Stop::AtCandidates,
         max_bytes: usize::try_from(settings.max_document_bytes).unwrap_or(usize::MAX),
         forbidden_prefixes: prefixes.collect::<Result<_, _>>().map_err(|e| e.to_string())?,
     })
@@ -124,6 +135,20 @@ impl Run<'_> {
             .map_err(|text| Halt::stop(StopReason::Internal, text))
     }
 
+    /// The plan and the number of its units. Where there are too many they were only counted, and
+    /// the plan holds what is pinned without them.
+    fn counted(&self, source: &Source) -> Result<(CutPlan, u64), String> {
+        let settings = &self.sidecar.settings;
+        match try_plan_of(&self.sidecar.document_id, &source.text, &source.vocabulary, settings)? {
+            Ok(plan) => {
+                let count = plan.rows.len() as u64;
+                Ok((plan, count))
+            }
+            Err(PlanError::TooMany { observed, without_units, .. }) => Ok((*without_units, observed)),
+            Err(other) => Err(other.to_string()),
+        }
+    }
+
     /// IG_source_pin: the version exists; span, sha, profile and manifest digest are pinned.
     pub(super) async fn source_pin(&mut self) -> Result<Acted, Halt> {
         let document_id = self.sidecar.document_id.clone();
@@ -148,8 +173,8 @@ impl Run<'_> {
             facts.text_sha = Some(Digest::of(&read.text));
             facts.text_bytes = read.text.len() as u64;
             facts.utf8 = core::str::from_utf8(&read.text).is_ok();
-            match plan_of(&facts.document_id, &read.text, &read.vocabulary, &self.sidecar.settings) {
-                Ok(plan) => {
+            match self.counted(&read) {
+                Ok((plan, _)) => {
                     facts.manifest_digest = Some(plan.manifest_digest);
                     self.pin_plan(&plan);
                     work.push(format!("read version {} of {} bytes", version.version_no, facts.text_bytes));
@@ -192,27 +217,30 @@ impl Run<'_> {
         let region = body_region(&source.text, &self.sidecar.settings.profile)
             .map_err(|e| Halt::stop(StopReason::Internal, e.to_string()))?;
         let region_sha = source.text.get(region.start..region.end).map(Digest::of).unwrap_or(Digest::of(b""));
-        let plan = self.build(&source)?;
+        let (plan, count) = self.counted(&source).map_err(|text| Halt::stop(StopReason::Internal, text))?;
+        let is_whole = plan.rows.len() as u64 == count;
         let mut facts = mark::MarkFacts {
             region_sha_pin: self.sidecar.pin_digest("region_sha")?,
             region_sha,
             region_pin: (self.pin_number("region_start")?, self.pin_number("region_end")?),
             region: (region.start as u64, region.end as u64),
-            candidate_count: plan.rows.len() as u64,
+            candidate_count: count,
             max_candidates: self.sidecar.settings.max_candidates,
-            partition_ok: tiles(region.start, region.end, &plan),
+            // Of too many none was built that could overlap.
+            partition_ok: !is_whole || tiles(region.start, region.end, &plan),
             unreported_duplicates: unreported(&plan),
             entry_status_after_mark: None,
             entry_status_after_sweep: None,
             live: self.live(),
         };
-        let count = plan.rows.len() as u64;
         let manifest_digest = plan.manifest_digest;
         self.pin("candidate_count", count);
         self.pin("duplicates", plan.duplicates.len());
         self.pin("warnings", plan.warnings.len());
-        self.plan = Some(plan);
-        self.text = source.text;
+        if is_whole {
+            self.plan = Some(plan);
+            self.text = source.text;
+        }
         if self.live() && mark::judge(&facts).failures().iter().all(|c| mark::needs_database(&c.invariant)) {
             self.enter_backlog(&mut facts, count, manifest_digest, region_sha).await?;
         }

@@ -103,20 +103,26 @@ impl<'a> Assembler<'a> {
     }
 
     pub(super) fn assemble(mut self, titles: Vec<Title<'a>>) -> Result<Marked, MarkError> {
-        let found = titles.len();
-        let mut nodes = self.nodes(titles);
+        let (found, limits, bytes) = (titles.len(), self.context.limits, self.text.len());
+        let most = limits.max_marks(bytes);
+        limits.check_marks(bytes, found)?;
+        let mut nodes = self.nodes(titles, most)?;
         self.folded = fold(self.source, self.context.profile.fold_titles, &mut nodes);
         if self.context.profile.nesting == Nesting::Rank {
             contain_restarts(self.context.profile, &mut nodes);
         }
-        let nodes = enumerate(self.context.profile, self.text, self.region.start, nodes);
+        let nodes = enumerate(self.context.profile, self.text, self.region.start, nodes, most);
+        limits.check_marks(bytes, nodes.len())?;
         let named = nodes.iter().filter(|node| node.rank.is_some()).count();
-        self.candidates.reserve_exact(nodes.len() + 1);
         let is_document = lone_title(&nodes);
         let first = nodes.first().map_or(self.region.end, |node| node.title.span.start);
         let blank =
             self.text[..first - self.region.start].chars().all(|c| c.is_whitespace() || c == '\u{feff}');
-        if !self.region.is_empty() && (!blank || nodes.is_empty()) {
+        let front = !self.region.is_empty() && (!blank || nodes.is_empty());
+        let count = self.count(&nodes, front, is_document);
+        limits.check_count(count, || publication_type(self.context.profile, self.source))?;
+        self.candidates.reserve_exact(count);
+        if front {
             let front = self.name(None, "front", None, self.region.start)?;
             self.push(front, "front", "", Region { start: self.region.start, end: self.region.start }, None);
         }
@@ -139,9 +145,7 @@ impl<'a> Assembler<'a> {
             };
             let base = self.base(place, &node);
             let address = self.name(base, node.kind, node.label.as_deref(), node.title.span.start)?;
-            // A preamble or a table of contents holds no division.
-            let holds = !matches!(node.kind, "preamble" | "toc" | "closing" | "front");
-            nest.push(node.rank.filter(|_| holds), node.title.level, self.candidates.len());
+            nest.push(held_rank(&node), node.title.level, self.candidates.len());
             self.push(address, node.kind, node.rest(), node.title.span, Some(node.body_start));
             if let (Some(alias), Some(unit)) = (node.alias, self.candidates.last_mut()) {
                 unit.aliases.push(alias);
@@ -150,8 +154,25 @@ impl<'a> Assembler<'a> {
         self.finish(found, named, merged, is_document)
     }
 
+    /// How many candidates there will be: the nesting alone, before anything is named.
+    fn count(&self, nodes: &[Node<'a>], front: bool, is_document: bool) -> usize {
+        let mut nest = Nest::new(self.context.profile);
+        let mut count = usize::from(front);
+        for (i, node) in nodes.iter().enumerate() {
+            let is_title = i == 0 && is_document;
+            if !is_title {
+                if nest.enter(node.rank, node.title.level).is_none() && count > 0 {
+                    continue;
+                }
+                nest.push(held_rank(node), node.title.level, count);
+            }
+            count += 1;
+        }
+        count
+    }
+
     /// Headings and the lines of text that designate, in order.
-    fn nodes(&mut self, titles: Vec<Title<'a>>) -> Vec<Node<'a>> {
+    fn nodes(&mut self, titles: Vec<Title<'a>>, most: usize) -> Result<Vec<Node<'a>>, MarkError> {
         let profile = self.context.profile;
         let at = self.region.start;
         let spans: Vec<(usize, usize)> = if profile.paragraphs.is_some() || profile.loose_headings {
@@ -160,10 +181,11 @@ impl<'a> Assembler<'a> {
             Vec::new()
         };
         let mut nodes = read(profile, titles);
-        let lines = paragraphs(profile, self.text, &spans, at);
+        let lines = paragraphs(profile, self.text, &spans, at, most);
         if lines.is_empty() && !profile.id_headings {
-            return nodes;
+            return Ok(nodes);
         }
+        self.context.limits.check_marks(self.text.len(), nodes.len() + lines.len())?;
         nodes.extend(lines);
         nodes.sort_by_key(|node| node.title.span.start);
         if profile.id_headings {
@@ -177,7 +199,7 @@ impl<'a> Assembler<'a> {
                 push_bounded(&mut self.warnings, warning("reference_not_cut", Some(line), message));
             }
         }
-        nodes
+        Ok(nodes)
     }
 
     fn name(
@@ -320,6 +342,11 @@ impl<'a> Assembler<'a> {
             why,
         })
     }
+}
+
+/// The rank under which a node holds others: a preamble or a table of contents holds no division.
+fn held_rank(node: &Node<'_>) -> Option<u32> {
+    node.rank.filter(|_| !matches!(node.kind, "preamble" | "toc" | "closing" | "front"))
 }
 
 /// Fills in citation addresses where they are unique, among themselves and beside every

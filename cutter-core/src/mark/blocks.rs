@@ -29,9 +29,30 @@ pub(super) struct Heading {
     pub(super) setext: bool,
 }
 
-/// The headings of `text` by the CommonMark parser. A byte-order mark hides the first
-/// line's heading from it, so it is not shown one.
-pub(super) fn parsed_headings(text: &str) -> Vec<Heading> {
+/// How many nodes the CommonMark parser makes of `text`, at most: some for each line, and for
+/// each character that may open something. A node takes it 48 bytes.
+pub(super) fn parsed_nodes(text: &str) -> usize {
+    let mut lead = true;
+    let nodes = |byte: u8| {
+        let opens = match byte {
+            b'\n' | b'\r' => {
+                lead = true;
+                return 2;
+            }
+            b'*' | b'_' | b'[' | b']' | b'!' | b'<' | b'&' | b'\\' | b'`' => true,
+            // A quote, or an item of a list, which may stand in another.
+            b'>' | b'-' | b'+' | b'.' | b')' => lead,
+            _ => false,
+        };
+        lead = lead && (opens || byte.is_ascii_digit() || byte.is_ascii_whitespace());
+        if opens { 2 } else { 0 }
+    };
+    text.bytes().map(nodes).sum()
+}
+
+/// The headings of `text` by the CommonMark parser; it ends behind `most`. A byte-order mark
+/// hides the first line's heading from it, so it is not shown one.
+pub(super) fn parsed_headings(text: &str, most: usize) -> Vec<Heading> {
     let skip = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let body = &text[skip..];
     let mut depth = 0usize;
@@ -44,6 +65,9 @@ pub(super) fn parsed_headings(text: &str) -> Vec<Heading> {
                 let span = whole_lines(text, line_start(text, start)..range.end + skip);
                 let setext = !is_atx(text[span.clone()].trim_start_matches(['\u{feff}', ' ']));
                 found.push(Heading { span, level: level as u8, setext });
+                if found.len() > most {
+                    break;
+                }
             }
             Event::Start(_) => depth += 1,
             Event::End(_) => depth = depth.saturating_sub(1),

@@ -21,12 +21,13 @@ const CLOSING: [char; 9] = [')', '）', '.', '-', '–', '—', '―', '°', 'º
 const LEVEL: u8 = 8;
 
 /// Adds the nodes of clauses and points to those of the articles that they stand in.
-/// `text` is the whole region, which starts at `shift` in the file.
+/// `text` is the whole region, which starts at `shift` in the file. It ends behind `most`.
 pub(super) fn enumerate<'a>(
     profile: &'a Profile,
     text: &'a str,
     shift: usize,
     nodes: Vec<Node<'a>>,
+    most: usize,
 ) -> Vec<Node<'a>> {
     let deepest = profile.deepest.as_deref().map_or(u32::MAX, |kind| profile.deepest_rank_of(kind));
     let mut rules: Vec<&Enumerator> = profile.enumerators.iter().collect();
@@ -53,7 +54,10 @@ pub(super) fn enumerate<'a>(
         out.push(node);
         if let Some(lists) = &mut open {
             let span = from.saturating_sub(shift)..end.saturating_sub(shift);
-            lists.lines(text, span, shift, &mut out);
+            lists.lines(text, span, shift, most, &mut out);
+        }
+        if out.len() > most {
+            break;
         }
     }
     out
@@ -217,10 +221,20 @@ impl<'p> Lists<'p> {
     }
 
     /// Adds the items that begin in the lines of `span`.
-    fn lines(&mut self, text: &'p str, span: Range<usize>, shift: usize, out: &mut Vec<Node<'p>>) {
+    fn lines(
+        &mut self,
+        text: &'p str,
+        span: Range<usize>,
+        shift: usize,
+        most: usize,
+        out: &mut Vec<Node<'p>>,
+    ) {
         let mut at = span.start;
         let mut after_blank = true;
         for line in text.get(span).unwrap_or_default().split_inclusive('\n') {
+            if out.len() > most {
+                return;
+            }
             let start = at;
             at += line.len();
             let inner = line.trim_start_matches(is_blank);

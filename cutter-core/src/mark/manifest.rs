@@ -94,6 +94,7 @@ impl Marker for ManifestMarker {
     fn mark(&self, source: &[u8], region: Region, context: &MarkContext<'_>) -> Result<Marked, MarkError> {
         let text = check_text(source, context.limits)?;
         region_text(text, region)?;
+        context.limits.check_count(self.units.len(), || None)?;
         check_partition(region, self.units.iter().map(|unit| (unit.start, unit.end)))?;
         let mut seen = BTreeSet::new();
         let mut candidates = Vec::with_capacity(self.units.len());

@@ -7,11 +7,12 @@ use alloc::vec::Vec;
 use crate::profile::SetextRules;
 
 use super::assemble::Assembler;
-use super::blocks::{Heading, parsed_headings, plain_title, title_span};
+use super::blocks::{Heading, parsed_headings, parsed_nodes, plain_title, title_span};
 use super::node::Title;
 use super::scan::scan_headings;
 use super::{
-    Lines, MarkContext, MarkError, Marked, Marker, Region, Warning, check_text, region_text, warning,
+    Lines, MarkContext, MarkError, MarkLimits, Marked, Marker, Region, Warning, check_text, region_text,
+    warning,
 };
 
 /// Cuts at ATX and setext headings, as CommonMark defines them.
@@ -24,7 +25,7 @@ impl Marker for MarkdownMarker {
         let text = region_text(whole, region)?;
         let mut warnings = Vec::new();
         let mut lines = Lines::new(source);
-        let headings = scan_headings(text).unwrap_or_else(|| parsed_headings(text));
+        let headings = headings(text, context.limits)?;
         let mut titles = Vec::with_capacity(headings.len());
         for heading in headings {
             let span = title_span(text, &heading);
@@ -51,6 +52,22 @@ impl Marker for MarkdownMarker {
     fn identity(&self) -> String {
         "markdown/1".into()
     }
+}
+
+/// The parser's nodes that are allowed for each mark.
+const NODES_PER_MARK: usize = 12;
+
+fn headings(text: &str, limits: &MarkLimits) -> Result<Vec<Heading>, MarkError> {
+    let most = limits.max_marks(text.len());
+    let found = match scan_headings(text, most) {
+        Some(found) => found,
+        None => {
+            limits.check_marks(text.len(), parsed_nodes(text) / NODES_PER_MARK)?;
+            parsed_headings(text, most)
+        }
+    };
+    limits.check_marks(text.len(), found.len())?;
+    Ok(found)
 }
 
 /// Beyond this many warnings of one run only the count grows: a ruler on every line must

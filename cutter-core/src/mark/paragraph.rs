@@ -77,15 +77,17 @@ struct Line {
 }
 
 /// The nodes that lines of text begin, in order. `headings` are the spans of headings in
-/// `text`, in order; all offsets in are of `text`, those out of the file (`shift` more).
+/// `text`, in order; all offsets in are of `text`, those out of the file (`shift` more). It ends
+/// behind `most`, at the end of a line.
 pub(super) fn paragraphs<'a>(
     profile: &'a Profile,
     text: &'a str,
     headings: &[(usize, usize)],
     shift: usize,
+    most: usize,
 ) -> Vec<Node<'a>> {
     let Some(rules) = &profile.paragraphs else {
-        return if profile.loose_headings { loose(profile, text, headings, shift) } else { Vec::new() };
+        return if profile.loose_headings { loose(profile, text, headings, shift, most) } else { Vec::new() };
     };
     let firsts = Firsts::of(profile, &rules.kinds);
     let glued_words = glued_words(profile);
@@ -96,7 +98,7 @@ pub(super) fn paragraphs<'a>(
             && let Some(node) = loose_heading(profile, raw, line, shift)
         {
             found.push(node);
-            return;
+            return found.len() <= most;
         }
         let inner = raw.trim_start_matches(is_lead);
         let is_first = inner.chars().next().is_some_and(|c| firsts.hold(c));
@@ -104,12 +106,13 @@ pub(super) fn paragraphs<'a>(
             let at = line.start + (raw.len() - inner.len());
             if let Some(node) = candidate(profile, text, line.start, at, line.end, shift) {
                 found.push(node);
-                return;
+                return found.len() <= most;
             }
         }
         if rules.glued {
             glued(profile, text, line, &glued_words, shift, &mut found);
         }
+        found.len() <= most
     });
     found
 }
@@ -120,8 +123,9 @@ fn is_lead(c: char) -> bool {
 }
 
 /// Calls `each` with every line that is no heading, not in a closed fence and not in an
-/// HTML comment, and whether the line before it is empty, a heading or a comment.
-fn visit(text: &str, headings: &[(usize, usize)], mut each: impl FnMut(Line, bool)) {
+/// HTML comment, and whether the line before it is empty, a heading or a comment. It ends where
+/// `each` says that it needs no more.
+fn visit(text: &str, headings: &[(usize, usize)], mut each: impl FnMut(Line, bool) -> bool) {
     let bytes = text.as_bytes();
     let (mut at, mut after_blank, mut comment) = (0, true, false);
     let mut next_heading = headings.iter().copied().peekable();
@@ -152,8 +156,8 @@ fn visit(text: &str, headings: &[(usize, usize)], mut each: impl FnMut(Line, boo
             continue;
         }
         let blank = is_blank(whole);
-        if !blank {
-            each(line, after_blank);
+        if !blank && !each(line, after_blank) {
+            return;
         }
         after_blank = blank;
     }
@@ -341,10 +345,12 @@ fn loose<'a>(
     text: &'a str,
     headings: &[(usize, usize)],
     shift: usize,
+    most: usize,
 ) -> Vec<Node<'a>> {
     let mut found = Vec::new();
     visit(text, headings, |line, _| {
         found.extend(loose_heading(profile, &text[line.start..line.end], line, shift));
+        found.len() <= most
     });
     found
 }

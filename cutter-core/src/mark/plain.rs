@@ -15,7 +15,7 @@ use crate::profile::Profile;
 use super::assemble::Assembler;
 use super::designate::designate;
 use super::node::Title;
-use super::rows::{Row, rows};
+use super::rows::{Rows, rows};
 use super::{MarkContext, MarkError, Marked, Marker, Region, check_text, region_text};
 
 /// A longer line is no heading, nor are longer lines together.
@@ -35,7 +35,8 @@ impl Marker for TextMarker {
     fn mark(&self, source: &[u8], region: Region, context: &MarkContext<'_>) -> Result<Marked, MarkError> {
         let whole = check_text(source, context.limits)?;
         let text = region_text(whole, region)?;
-        let titles = Page::new(text, context.profile).titles(region.start);
+        let most = context.limits.max_marks(text.len());
+        let titles = Page::new(text, context.profile).titles(region.start, most);
         Assembler::new(source, text, region, context, Vec::new()).assemble(titles)
     }
 
@@ -75,10 +76,8 @@ struct Heading {
 struct Page<'a> {
     text: &'a str,
     profile: &'a Profile,
-    rows: Vec<Row>,
+    rows: Rows<'a>,
     sorts: Vec<Sort>,
-    /// For each line, the next one at or after it that is not blank.
-    next_text: Vec<usize>,
 }
 
 impl<'a> Page<'a> {
@@ -88,30 +87,27 @@ impl<'a> Page<'a> {
         // The header may still stand in the line after: a form feed may have its own.
         let mut page_top = false;
         let mut fed = false;
-        for row in &rows {
+        for row in rows.iter() {
             let line = row.text(text);
             sorts.push(sort(line, page_top));
             page_top = row.ends_page || (fed && line.is_empty());
             fed = row.ends_page;
         }
-        let mut next_text = alloc::vec![rows.len(); rows.len() + 1];
-        for i in (0..rows.len()).rev() {
-            next_text[i] = if sorts[i] == Sort::Blank { next_text[i + 1] } else { i };
-        }
-        Self { text, profile, rows, sorts, next_text }
+        Self { text, profile, rows, sorts }
     }
 
     fn line(&self, i: usize) -> &'a str {
-        self.rows.get(i).map_or("", |row| row.text(self.text))
+        self.rows.line(i)
     }
 
     fn is(&self, i: usize, sort: Sort) -> bool {
         self.sorts.get(i).copied().unwrap_or(Sort::Blank) == sort
     }
 
-    fn titles(&self, shift: usize) -> Vec<Title<'a>> {
+    /// The titles, in order; it ends behind `most`.
+    fn titles(&self, shift: usize, most: usize) -> Vec<Title<'a>> {
         let (mut found, mut at, mut last) = (Vec::new(), 0, None);
-        while at < self.rows.len() {
+        while at < self.rows.len() && found.len() <= most {
             let after_blank = at == 0 || self.is(at - 1, Sort::Blank);
             let heading = if after_blank { self.heading(at, last) } else { None };
             let Some(heading) = heading else {
@@ -119,7 +115,9 @@ impl<'a> Page<'a> {
                 continue;
             };
             last = heading.first.or(last);
-            let (first, end) = (self.rows[at], self.rows[at + heading.lines - 1]);
+            let (Some(first), Some(end)) = (self.rows.get(at), self.rows.get(at + heading.lines - 1)) else {
+                break;
+            };
             let raw = self.text.get(first.start..end.end).unwrap_or_default().trim_end();
             found.push(Title {
                 level: heading.level,
@@ -199,7 +197,9 @@ impl<'a> Page<'a> {
 
     /// A title alone: it begins with a capital, stops with no mark and has a text below it.
     fn is_plain_title(&self, at: usize, line: &str) -> bool {
-        let after = self.next_text.get(at + 1).copied().unwrap_or(self.rows.len());
+        // A run of blank lines is passed once: for the line before it.
+        let blank = self.sorts.get(at + 1..).unwrap_or_default().iter();
+        let after = at + 1 + blank.take_while(|&&sort| sort == Sort::Blank).count();
         let has_text = if self.is(after, Sort::Flush) {
             self.head(self.line(after)).is_some_and(|(head, _)| head != Head::Plain)
         } else {

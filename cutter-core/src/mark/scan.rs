@@ -30,12 +30,12 @@ enum State {
     Tag { contained: bool },
 }
 
-/// The headings of `text`, or `None` where only the parser can tell.
-pub(super) fn scan_headings(text: &str) -> Option<Vec<Heading>> {
+/// The headings of `text`, or `None` where only the parser can tell. It ends behind `most`.
+pub(super) fn scan_headings(text: &str, most: usize) -> Option<Vec<Heading>> {
     let skip = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
     let mut scanner = Scanner { bytes: text.as_bytes(), state: State::Root, headings: Vec::new() };
     let mut at = skip;
-    while at < text.len() {
+    while at < text.len() && scanner.headings.len() <= most {
         let (end, next) = line_end(text.as_bytes(), at)?;
         let start = if at == skip { 0 } else { at };
         scanner.line(at..end, start, next)?;

@@ -15,7 +15,7 @@ use crate::address::text::clean;
 
 use super::assemble::Assembler;
 use super::node::Title;
-use super::rows::{Row, rows};
+use super::rows::{Rows, rows};
 use super::{MarkContext, MarkError, Marked, Marker, Region, check_text, region_text};
 
 /// A longer line is no title.
@@ -33,7 +33,7 @@ impl Marker for UnderlinedMarker {
     fn mark(&self, source: &[u8], region: Region, context: &MarkContext<'_>) -> Result<Marked, MarkError> {
         let whole = check_text(source, context.limits)?;
         let text = region_text(whole, region)?;
-        let titles = titles(text, region.start);
+        let titles = titles(text, region.start, context.limits.max_marks(text.len()));
         Assembler::new(source, text, region, context, Vec::new()).assemble(titles)
     }
 
@@ -59,15 +59,15 @@ struct Found {
     style: Style,
 }
 
-fn titles(text: &str, shift: usize) -> Vec<Title<'_>> {
-    let rows = rows(text);
-    let rules: Vec<Option<Rule>> = rows.iter().map(|row| rule(row.text(text))).collect();
-    let page = Page { text, rows: &rows, rules: &rules };
+/// The titles, in order; it ends behind `most`.
+fn titles(text: &str, shift: usize, most: usize) -> Vec<Title<'_>> {
+    let page = Page { rows: rows(text) };
+    let rows = &page.rows;
     let (mut found, mut styles) = (Vec::new(), Vec::<Style>::new());
     let mut at = 0;
     // Whether a title may begin here: after an empty line, a title or a ruler.
     let mut free = true;
-    while at < rows.len() {
+    while at < rows.len() && found.len() <= most {
         if free && is_border(page.line(at)) {
             at = page.table_end(at);
             free = false;
@@ -76,17 +76,18 @@ fn titles(text: &str, shift: usize) -> Vec<Title<'_>> {
         let heading = if free { page.overlined(at).or_else(|| page.underlined(at)) } else { None };
         let Some(heading) = heading else {
             // A ruler between empty lines separates; a title may follow it at once.
-            free = page.line(at).is_empty() || (free && rules[at].is_some());
+            free = page.line(at).is_empty() || (free && page.rule(at).is_some());
             at += 1;
             continue;
         };
-        let (first, last) = (rows[at], rows[at + heading.lines - 1]);
+        let parts = (rows.get(at), rows.get(heading.title_at), rows.get(at + heading.lines - 1));
+        let (Some(first), Some(title), Some(last)) = parts else { break };
         let line = page.line(heading.title_at);
         let raw = line.trim_start();
         found.push(Title {
             level: level(&mut styles, heading.style),
             span: Region { start: first.start + shift, end: last.next + shift },
-            text_start: rows[heading.title_at].start + line.len() - raw.len() + shift,
+            text_start: title.start + line.len() - raw.len() + shift,
             raw,
             plain: plain(raw),
         });
@@ -104,24 +105,21 @@ fn level(styles: &mut Vec<Style>, style: Style) -> u8 {
     u8::try_from(at + 1).unwrap_or(u8::MAX - 1)
 }
 
-#[derive(Clone, Copy)]
-struct Page<'a, 'r> {
-    text: &'a str,
-    rows: &'r [Row],
-    rules: &'r [Option<Rule>],
+struct Page<'a> {
+    rows: Rows<'a>,
 }
 
-impl<'a> Page<'a, '_> {
-    fn line(self, at: usize) -> &'a str {
-        self.rows.get(at).map_or("", |row| row.text(self.text))
+impl<'a> Page<'a> {
+    fn line(&self, at: usize) -> &'a str {
+        self.rows.line(at)
     }
 
-    fn rule(self, at: usize) -> Option<Rule> {
-        self.rules.get(at).copied().flatten()
+    fn rule(&self, at: usize) -> Option<Rule> {
+        rule(self.line(at))
     }
 
     /// A row, a title of one line, and the same row again.
-    fn overlined(self, at: usize) -> Option<Found> {
+    fn overlined(&self, at: usize) -> Option<Found> {
         let (above, below) = (self.rule(at)?, self.rule(at + 2)?);
         let title = self.line(at + 1);
         let fits = above.mark == below.mark
@@ -133,7 +131,7 @@ impl<'a> Page<'a, '_> {
     }
 
     /// A title of one line and a row.
-    fn underlined(self, at: usize) -> Option<Found> {
+    fn underlined(&self, at: usize) -> Option<Found> {
         let below = self.rule(at + 1)?;
         let title = self.line(at);
         let fits = is_title(title) && !title.starts_with(char::is_whitespace) && is_wide(below, title);
@@ -142,7 +140,7 @@ impl<'a> Page<'a, '_> {
 
     /// The line after the table whose first border is at `at`: its third border ends it, or
     /// the second before an empty line. A border without another is text.
-    fn table_end(self, at: usize) -> usize {
+    fn table_end(&self, at: usize) -> usize {
         let (mut end, mut borders) = (at + 1, 1);
         let mut i = at + 1;
         while i < self.rows.len() && borders < 3 {

@@ -40,7 +40,7 @@ impl Marker for XmlMarker {
                 observed: format!("the profile {}, which has none", context.profile.name),
             });
         };
-        let read = read::read(source, text, region, rules, context.profile)?;
+        let read = read::read(source, text, region, rules, context)?;
         name::assemble(source, region, context, rules, read)
     }
 

@@ -1,9 +1,9 @@
 //! The units as a tree of text, for `cutter plan` and for the approver.
 
 use alloc::collections::BTreeMap;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::fmt::{self, Write as _};
 
 use crate::address::Address;
 
@@ -14,8 +14,11 @@ use super::PlanRow;
 #[derive(Debug)]
 pub struct UnitTree<'a> {
     rows: &'a [PlanRow],
-    roots: Vec<usize>,
-    children: Vec<Vec<usize>>,
+    /// The first unit below each, and the next one beside it: a few bytes for a unit, however many.
+    first: Vec<Option<usize>>,
+    next: Vec<Option<usize>>,
+    /// The first unit below none.
+    root: Option<usize>,
 }
 
 impl<'a> UnitTree<'a> {
@@ -24,15 +27,17 @@ impl<'a> UnitTree<'a> {
     pub fn new(rows: &'a [PlanRow]) -> Self {
         let places: BTreeMap<&str, usize> =
             rows.iter().enumerate().map(|(i, row)| (row.canonical_address.as_str(), i)).collect();
-        let mut children = alloc::vec![Vec::new(); rows.len()];
-        let mut roots = Vec::new();
-        for (i, row) in rows.iter().enumerate() {
-            match parent_of(&places, &row.canonical_address) {
-                Some(parent) => children[parent].push(i),
-                None => roots.push(i),
-            }
+        let (mut first, mut next) = (alloc::vec![None; rows.len()], alloc::vec![None; rows.len()]);
+        let mut root = None;
+        // From the last one back, so that each stands before those that follow it.
+        for (i, row) in rows.iter().enumerate().rev() {
+            let head = match parent_of(&places, &row.canonical_address) {
+                Some(parent) => &mut first[parent],
+                None => &mut root,
+            };
+            next[i] = head.replace(i);
         }
-        Self { rows, roots, children }
+        Self { rows, first, next, root }
     }
 
     /// One line a unit: branch, address (below the first level its last segments), kind,
@@ -40,23 +45,51 @@ impl<'a> UnitTree<'a> {
     #[must_use]
     pub fn render(&self) -> String {
         let mut out = String::with_capacity(self.rows.len() * 64);
-        // (row, what its line starts with, what its children's lines start with)
-        let mut todo: Vec<(usize, String, String, usize)> =
-            self.roots.iter().rev().map(|&i| (i, String::new(), String::new(), 0)).collect();
-        while let Some((i, branch, indent, above)) = todo.pop() {
-            let row = &self.rows[i];
-            let address = row.canonical_address.as_str();
-            let shown = address.get(above..).unwrap_or(address).trim_start_matches('/');
-            let size = row.end.saturating_sub(row.start);
-            out.push_str(&format!("{branch}{shown}  {} · {} · {size} B\n", row.unit_kind, row.section_type));
-            let children = &self.children[i];
-            for (n, &child) in children.iter().enumerate().rev() {
-                let last = n + 1 == children.len();
-                let (turn, line) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-                todo.push((child, format!("{indent}{turn}"), format!("{indent}{line}"), address.len()));
-            }
-        }
+        // Writing into a text does not fail.
+        let _ = self.write(&mut out);
         out
+    }
+
+    fn write(&self, out: &mut String) -> fmt::Result {
+        let mut indent = String::new();
+        // The units that are open: what comes beside each, how long the indent is, and the address.
+        let mut open: Vec<(Option<usize>, usize, usize)> = Vec::new();
+        let mut at = self.root;
+        loop {
+            while let Some(i) = at {
+                let row = &self.rows[i];
+                let above = open.last().map_or(0, |&(_, _, address)| address);
+                let address = row.canonical_address.as_str();
+                let shown = address.get(above..).unwrap_or(address).trim_start_matches('/');
+                let last = self.next[i].is_none();
+                let branch = match (open.is_empty(), last) {
+                    (true, _) => "",
+                    (false, true) => "└─ ",
+                    (false, false) => "├─ ",
+                };
+                let size = row.end.saturating_sub(row.start);
+                writeln!(
+                    out,
+                    "{indent}{branch}{shown}  {} · {} · {size} B",
+                    row.unit_kind, row.section_type
+                )?;
+                at = self.first[i];
+                if at.is_none() {
+                    at = self.next[i];
+                } else {
+                    let line = match (open.is_empty(), last) {
+                        (true, _) => "",
+                        (false, true) => "   ",
+                        (false, false) => "│  ",
+                    };
+                    open.push((self.next[i], indent.len(), address.len()));
+                    indent.push_str(line);
+                }
+            }
+            let Some((next, length, _)) = open.pop() else { return Ok(()) };
+            indent.truncate(length);
+            at = next;
+        }
     }
 }
 

@@ -78,6 +78,15 @@ fn too_many_candidates() {
 }
 
 #[test]
+fn a_text_that_is_little_else_than_headings() {
+    let s = Scenario::new(309);
+    s.register(&"# h\n".repeat(20_000));
+    fails_before_sg1(s, "source_pin", "pending", &["source_pin.text_markable", "at most 16384 in"], |s| {
+        s.register("# Charter\n\nMended.\n");
+    });
+}
+
+#[test]
 fn an_empty_region() {
     let s = Scenario::with_text(304, "");
     let driven = s.cut(&s.ports()).unwrap();

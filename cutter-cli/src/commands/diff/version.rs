@@ -17,6 +17,7 @@ use crate::app::Context;
 use crate::commands::profile::Chosen;
 use crate::commands::{plan, unit};
 use crate::failure::Failure;
+use crate::files::read_bounded;
 use crate::render::name;
 use crate::wire;
 
@@ -108,12 +109,12 @@ pub(super) fn load(cx: &Context, args: &DiffArgs) -> Result<(Version, Version), 
     let max = args.cut.max_document_bytes.unwrap_or(limits::MAX_DOCUMENT_BYTES);
     let text = |given: &str, stored: &Option<Stored<'_>>| match stored {
         Some(_) => Ok(None),
-        None => plan::read_bounded(Path::new(given), max).map(Some),
+        None => read_bounded(Path::new(given), max).map(Some),
     };
     let (old_text, new_text) = (text(&args.old, &old)?, text(&args.new, &new)?);
     // Both are cut with one profile: the one that fits the newer text.
     let chosen = match new_text.as_ref().or(old_text.as_ref()) {
-        Some(text) => Some(args.cut.choose(text)?),
+        Some(text) => Some(args.cut.choose(text, &plan::mark_limits(&args.cut, max)?)?),
         None => None,
     };
     if let Some(warning) = chosen.as_ref().and_then(Chosen::warning) {
@@ -147,7 +148,7 @@ fn from_file(
         limits: &plan::mark_limits(&args.cut, max)?,
         marker: None,
     })
-    .map_err(|e| Failure::usage(format!("{given}: {e}")))?;
+    .map_err(|e| plan::refused(given, e))?;
     if plan.rows.is_empty() {
         cx.out.warn(format!("{}: the region is empty, so there are no units", name(given)));
     }

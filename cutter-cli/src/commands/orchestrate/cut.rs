@@ -2,6 +2,7 @@
 
 use clap::Args;
 use cutter_core::driver::{self, Driven, NewRun};
+use cutter_core::limits;
 use cutter_core::machine::run::Phase;
 use cutter_core::port::backup::BackupScope;
 use cutter_core::profile::Profile;
@@ -11,7 +12,7 @@ use futures_executor::block_on;
 
 use super::present;
 use crate::app::Context;
-use crate::commands::plan::{CutOptions, ManifestOption};
+use crate::commands::plan::{self, CutOptions, ManifestOption};
 use crate::commands::profile::{AUTO, Chosen};
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
@@ -74,7 +75,12 @@ pub(crate) fn run(cx: &Context, args: &CutArgs) -> Outcome {
 
 /// Starts a run under this configuration.
 pub(crate) fn start(config: &Config, opened: &Opened, args: &CutArgs) -> Result<Driven, Failure> {
-    let chosen = args.cut.choose(&source_text(opened, args)?)?;
+    let bounds = &config.bounds;
+    let bytes = args.cut.max_document_bytes.or(bounds.max_document_bytes);
+    let mut limits = plan::mark_limits(&args.cut, bytes.unwrap_or(limits::MAX_DOCUMENT_BYTES))?;
+    let allowed = args.cut.max_candidates.or(bounds.max_candidates);
+    limits.max_candidates = allowed.map_or(limits.max_candidates, |n| u32::try_from(n).unwrap_or(u32::MAX));
+    let chosen = args.cut.choose(&source_text(opened, args)?, &limits)?;
     let settings = settings(config, &opened.backup_fingerprint, args, chosen)?;
     let mode = if args.dry_run { Mode::Dryrun } else { Mode::Live };
     let request = NewRun { document_id: args.document_id.clone(), mode, settings, run_id: None };

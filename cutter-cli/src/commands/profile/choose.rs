@@ -5,10 +5,12 @@ use std::path::Path;
 use std::str::FromStr;
 
 use cutter_core::detect::{Confidence, Cost, Detected, Detection, Profiles};
+use cutter_core::mark::MarkLimits;
 use cutter_core::profile::{Profile, ProfileError};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::files::read_small;
 use crate::render;
 
 /// The word that asks for detection.
@@ -119,12 +121,13 @@ pub(crate) fn costs(rows: &[(&str, Option<&Cost>)]) -> String {
     )
 }
 
-/// The profile for a text: the one named, or the one detected.
+/// The profile for a text: the one named, or the one detected. What a cut would cost is counted
+/// within `limits`.
 pub(crate) fn choose(
     named: &str,
     depth: Option<&Depth>,
     text: &[u8],
-    max_bytes: u64,
+    limits: &MarkLimits,
 ) -> Result<Chosen, Failure> {
     if named != AUTO {
         let mut profile = load(named)?;
@@ -146,8 +149,7 @@ pub(crate) fn choose(
             let _ = deepen(other, depth);
         }
     }
-    let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
-    let detection = Detection::weigh(&detected, &profile, runner_up.as_ref(), text, max_bytes);
+    let detection = Detection::weigh(&detected, &profile, runner_up.as_ref(), text, limits);
     Ok(Chosen { profile, detected: Some((detected, detection)) })
 }
 
@@ -186,7 +188,7 @@ pub(crate) fn source(named: &str) -> Result<(String, Profile), Failure> {
             .broken("profile.name", format!("the path of a profile, or one of {names}"), named)
             .next("cutter profile list"));
     }
-    let bytes = std::fs::read(path).map_err(|e| Failure::io("read", path, &e).next("cutter profile list"))?;
+    let bytes = read_small(path).map_err(|e| e.next("cutter profile list"))?;
     let profile = Profile::from_json(&bytes).map_err(|e| invalid(path.display(), &e))?;
     Ok((String::from_utf8_lossy(&bytes).into_owned(), profile))
 }
@@ -226,7 +228,8 @@ mod tests {
     fn a_runner_up_without_the_kind_is_weighed_as_it_is() {
         let text =
             "# Luật\n\n## Chương I\n\n### Điều 1. Phạm vi\n\n1. Luật này quy định về quyền của công dân.\n";
-        let chosen = choose(AUTO, Some(&Depth::Kind("khoản".to_owned())), text.as_bytes(), 1 << 20).unwrap();
+        let limits = MarkLimits::default();
+        let chosen = choose(AUTO, Some(&Depth::Kind("khoản".to_owned())), text.as_bytes(), &limits).unwrap();
         assert_eq!(chosen.profile.deepest.as_deref(), Some("cl"));
         let detection = chosen.detection().unwrap();
         assert_eq!(detection.cost.unwrap().units, 4);

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use cutter_core::detect::{Cost, LineReason, Score, explain as explain_lines};
 use cutter_core::limits;
-use cutter_core::mark::{MarkContext, MarkLimits, Marked, body_region, marker_for};
+use cutter_core::mark::{MarkContext, MarkLimits, Marked, Stop, body_region, marker_for};
 use serde_json::{Value, json};
 
 use super::Chosen;
@@ -15,10 +15,15 @@ use crate::commands::plan::document_id;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, DIM, HEAD, WARN, paint};
 
+/// A profile is tried on whatever text: only what is little else than beginnings of units is refused.
+pub(super) fn limits() -> MarkLimits {
+    let max_bytes = usize::try_from(limits::MAX_DOCUMENT_BYTES).unwrap_or(usize::MAX);
+    MarkLimits { max_bytes, stop: Stop::AtDensity, ..MarkLimits::default() }
+}
+
 fn mark(file: &Path, text: &[u8], chosen: &Chosen) -> Result<Marked, Failure> {
     let document_id = document_id(None, file)?;
-    let max_bytes = usize::try_from(limits::MAX_DOCUMENT_BYTES).unwrap_or(usize::MAX);
-    let limits = MarkLimits { max_bytes, ..MarkLimits::default() };
+    let limits = limits();
     let profile = &chosen.profile;
     let refused = |e: cutter_core::mark::MarkError| {
         Failure::usage(format!("{}: {e}", file.display())).next("cutter profile list")

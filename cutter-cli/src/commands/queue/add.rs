@@ -4,6 +4,7 @@ use clap::{ArgGroup, Args};
 use cutter_core::address::DocumentId;
 use cutter_core::fleet::{CutJob, Job};
 use cutter_core::id::RunId;
+use cutter_core::limits;
 use cutter_core::port::cut_request::CutRequests;
 use cutter_core::port::database::Reader as _;
 use cutter_core::port::work_queue::WorkQueue as _;
@@ -120,7 +121,7 @@ fn cut_job(cx: &Context, config: &Config, args: &AddArgs, document_id: &str) -> 
             .next(format!("cutter source add FILE --document-id {document_id}"))
     })?;
     let text = block_on(reader.source_text(version.source_version_id))?;
-    let chosen = args.cut.choose(&text)?;
+    let chosen = args.cut.choose(&text, &plan::mark_limits(&args.cut, limits::MAX_DOCUMENT_BYTES)?)?;
     if let Some(warning) = chosen.warning() {
         cx.out.warn(format!("{document_id}: {warning}"));
     }

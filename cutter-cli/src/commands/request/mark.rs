@@ -6,7 +6,7 @@ use clap::Args;
 use cutter_core::address::{Address, DocumentId};
 use cutter_core::cut_request::CutRequest;
 use cutter_core::limits;
-use cutter_core::mark::{ManifestMarker, Marker};
+use cutter_core::mark::{ManifestMarker, Marker, Stop};
 use cutter_core::plan::{CutPlan, PlanInput};
 use cutter_core::port::cut_request::{CutRequests, StageMark};
 use cutter_core::port::database::Reader as _;
@@ -89,8 +89,11 @@ fn manifest(
 ) -> Result<(Vec<u8>, cutter_core::digest::Digest, usize), Failure> {
     let bounds = &config.bounds;
     let max = args.cut.max_document_bytes.or(bounds.max_document_bytes).unwrap_or(limits::MAX_DOCUMENT_BYTES);
-    let chosen = args.cut.choose(text)?;
+    let cap = args.cut.max_candidates.or(bounds.max_candidates).unwrap_or(limits::MAX_CANDIDATES_PER_DOC);
     let mut mark_limits = plan::mark_limits(&args.cut, max)?;
+    mark_limits.stop = Stop::AtCandidates;
+    mark_limits.max_candidates = u32::try_from(cap).unwrap_or(u32::MAX);
+    let chosen = args.cut.choose(text, &mark_limits)?;
     for prefix in &bounds.forbidden_prefixes {
         let prefix =
             Address::parse(prefix).map_err(|e| Failure::usage(format!("forbidden_prefixes: {e}")))?;
@@ -110,17 +113,16 @@ fn manifest(
         limits: &mark_limits,
         marker: marker.as_ref().map(|m| m as &dyn Marker),
     })
-    .map_err(|e| Failure::usage(format!("{source}: {e}")))?;
+    .map_err(|e| plan::refused(source, e).next("cutter request mark --help"))?;
     if let Some(warning) = chosen.warning() {
         cx.out.warn(format!("{source}: {warning}"));
     }
     for warning in &plan.warnings {
         cx.out.warn(format!("{source}: {} ({})", warning.message, warning.code));
     }
-    let cap = args.cut.max_candidates.or(bounds.max_candidates).unwrap_or(limits::MAX_CANDIDATES_PER_DOC);
     let mut failure = Failure::gate(format!("{source} cannot be cut like this"));
     let units = u64::try_from(plan.rows.len()).unwrap_or(u64::MAX);
-    if units == 0 || units > cap {
+    if units == 0 {
         failure = failure.broken("mark.candidate_count_within", format!("1 to {cap}"), units.to_string());
     }
     if let Some(address) = plan.forbidden.first() {
@@ -137,6 +139,7 @@ fn manifest(
         return Err(failure.next("cutter request mark --help"));
     }
     let settings = plan::plan_settings(&args.cut, &chosen, document_id, explicit);
-    let json = plan::machine(Path::new(source), &plan, &chosen, settings)?;
-    Ok((json.to_string().into_bytes(), plan.manifest_digest, plan.rows.len()))
+    let json = serde_json::to_vec(&plan::machine(Path::new(source), &plan, &chosen, &settings, None)?);
+    let json = json.map_err(|e| Failure::internal(e.to_string()))?;
+    Ok((json, plan.manifest_digest, plan.rows.len()))
 }

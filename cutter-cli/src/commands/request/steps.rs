@@ -17,9 +17,9 @@ use uuid::Uuid;
 use super::{RequestArg, answer, asked, get, open, refused};
 use crate::app::Context;
 use crate::commands::orchestrate::deployment_settings;
-use crate::commands::plan::read_bounded;
 use crate::config::Config;
 use crate::failure::{Failure, Outcome};
+use crate::files::read_bounded;
 use crate::render::{self, GOOD, paint};
 use crate::wire::{self, RandomIds};
 

@@ -1,9 +1,17 @@
 //! The line scanner finds exactly the parser's headings.
 
-use super::super::blocks::parsed_headings;
+use super::super::blocks;
 use super::*;
 use proptest::prelude::*;
 use std::string::String;
+
+fn scan_headings(text: &str) -> Option<Vec<Heading>> {
+    super::scan_headings(text, usize::MAX)
+}
+
+fn parsed_headings(text: &str) -> Vec<Heading> {
+    blocks::parsed_headings(text, usize::MAX)
+}
 
 fn agrees(text: &str) -> bool {
     scan_headings(text).is_none_or(|fast| fast == parsed_headings(text))

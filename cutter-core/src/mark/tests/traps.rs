@@ -1,6 +1,7 @@
 //! What real files do to a marker, one test a trap.
 
 use super::*;
+use crate::mark::Stop;
 use std::string::ToString;
 
 #[test]
@@ -180,6 +181,44 @@ fn limits_and_forbidden_prefixes() {
     let hit: Vec<&str> = marked.forbidden.iter().map(Address::as_str).collect();
     assert_eq!(hit, ["X/art-44", "X/art-44/sec-1"]);
     assert_eq!(marked.candidates.len(), 4, "the cap is the gate's to judge");
+}
+
+#[test]
+fn too_many_candidates_are_counted_and_none_is_built() {
+    let text = b"Front\n\n# D\n\n## Article 4\n\n### Section 1\n\n# Article 44\n";
+    for (levels, there) in [(None, 5), (Some(2), 4), (Some(1), 3)] {
+        let with = |most: u32| {
+            mark_with(text, |profile, limits| {
+                profile.depth = levels;
+                (limits.max_candidates, limits.stop) = (most, Stop::AtCandidates);
+            })
+        };
+        assert_eq!(with(there).unwrap().candidates.len(), there as usize, "{levels:?}");
+        let error = with(there - 1).unwrap_err();
+        let (limit, observed) = (there - 1, u64::from(there));
+        assert_eq!(error, MarkError::TooMany { limit, observed, publication_type: None }, "{levels:?}");
+    }
+}
+
+#[test]
+fn a_text_of_nothing_but_marks_is_refused_unless_as_many_are_allowed() {
+    for text in ["# h\n", "h\n===\n", "#\n"].map(|mark| mark.repeat(20_000)) {
+        let with = |most: u32, stop: Stop| {
+            mark_with(text.as_bytes(), |_, limits| (limits.max_candidates, limits.stop) = (most, stop))
+        };
+        let error = with(1000, Stop::AtDensity).unwrap_err();
+        assert_eq!(error, MarkError::TooDense { limit: 16_384, bytes: text.len() });
+        for stop in [Stop::AtDensity, Stop::Nowhere] {
+            assert_eq!(with(20_000, stop).unwrap().candidates.len(), 20_000);
+        }
+        // Below the headings that are cut they count all the same.
+        assert!(
+            mark_with(std::format!("# a\n{}", text.replace('#', "##")).as_bytes(), |profile, limits| {
+                (profile.depth, limits.stop) = (Some(1), Stop::AtDensity);
+            })
+            .is_err()
+        );
+    }
 }
 
 use crate::profile::{FoldTitles, Nesting};

@@ -62,6 +62,8 @@ pub(super) fn assemble(
     rules: &XmlRules,
     read: Read<'_>,
 ) -> Result<Marked, MarkError> {
+    // With the one before them.
+    context.limits.check_count(read.units.len() + 1, || read.publication_type.map(ToString::to_string))?;
     let mut assembler = Assembler {
         context,
         region,

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use xmlparser::{ElementEnd, StrSpan, Token, Tokenizer};
 
-use crate::mark::{Lines, MarkError, Region, Warning, head, warning};
+use crate::mark::{Lines, MarkContext, MarkError, Region, Warning, head, warning};
 use crate::profile::{Profile, XmlRules, XmlSource, XmlUnit};
 
 use super::MAX_XML_DEPTH;
@@ -93,8 +93,9 @@ pub(super) fn read<'a, 'p>(
     text: &'a str,
     region: Region,
     rules: &'p XmlRules,
-    profile: &'p Profile,
+    context: &MarkContext<'p>,
 ) -> Result<Read<'p>, MarkError> {
+    let profile = context.profile;
     let mut reader = Reader {
         base: region.start,
         rules,
@@ -125,6 +126,7 @@ pub(super) fn read<'a, 'p>(
             Token::Attribute { prefix, local, value, .. } => {
                 let (prefix, local, raw) = (prefix.as_str(), local.as_str(), value.as_str());
                 reader.attributes.push(Attribute { prefix, local, raw });
+                context.limits.check_marks(text.len(), reader.attributes.len())?;
             }
             Token::ElementEnd { end: ElementEnd::Close(prefix, local), span } => {
                 reader.close(prefix.as_str(), local.as_str(), span)?;
@@ -132,6 +134,7 @@ pub(super) fn read<'a, 'p>(
             Token::ElementEnd { end: kind, span } => {
                 if let Some((prefix, local, start)) = element.take() {
                     reader.open(prefix.as_str(), local.as_str(), reader.base + start)?;
+                    context.limits.check_marks(text.len(), reader.read.units.len())?;
                     if kind == ElementEnd::Empty {
                         reader.close(prefix.as_str(), local.as_str(), span)?;
                     }
