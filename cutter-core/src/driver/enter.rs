@@ -12,6 +12,7 @@ use crate::gate::GateReport;
 use crate::machine::run::{Phase, Stage};
 use crate::naming::{DocumentName, FolderSuffix, KbPath, run_folder, utc_date};
 use crate::port::PortErrorKind;
+use crate::port::database::Survey;
 use crate::port::effect::EffectName;
 use crate::port::environment::Progress;
 use crate::port::knowledge_base::CreateOutcome;
@@ -82,11 +83,16 @@ impl Run<'_> {
             self.sidecar.drift_pins = live;
             return Ok(());
         }
-        let mut differences = drift::compare(&self.sidecar.drift_pins, &live);
+        self.compare_with_pins(&live).await
+    }
+
+    /// Stops the run if live values are not the pinned ones. Pins follow what a migration moved.
+    pub(super) async fn compare_with_pins(&mut self, live: &Survey) -> Result<(), Halt> {
+        let mut differences = drift::compare(&self.sidecar.drift_pins, live);
         if !differences.is_empty() {
             let moves = self.ports.reader.migration_moves().await.map_err(|e| self.halt(e))?;
             drift::follow_migrations(&mut self.sidecar.drift_pins, &moves);
-            differences = drift::compare(&self.sidecar.drift_pins, &live);
+            differences = drift::compare(&self.sidecar.drift_pins, live);
         }
         if differences.is_empty() { Ok(()) } else { Err(Halt::drift(&differences)) }
     }

@@ -242,15 +242,12 @@ impl Run<'_> {
     /// What is looked at while the transaction is open, besides the gate: drift before and
     /// after the write, and the approval once more.
     async fn refusal(
-        &self,
+        &mut self,
         cx: &EffectContext,
         p: &Performance<'_>,
         facts: &EffectFacts,
     ) -> Result<(), Halt> {
-        let before = drift::compare(&self.sidecar.drift_pins, &facts.survey_before);
-        if !before.is_empty() {
-            return Err(Halt::drift(&before));
-        }
+        self.compare_with_pins(&facts.survey_before).await?;
         let after = drift::unexplained(cx.key.effect, p.units, &facts.survey_before, &facts.survey_after);
         if !after.is_empty() {
             return Err(Halt::drift(&after));
