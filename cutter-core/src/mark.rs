@@ -245,7 +245,7 @@ pub enum MarkError {
     },
     /// More headings, or lines or elements that may begin a unit, than a text of its size has.
     #[error(
-        "too many headings, and lines or elements that may begin a unit: expected at most {limit} in {bytes} bytes, observed more; if all are units, allow as many (max_candidates)"
+        "expected at most {limit} in {bytes} bytes of headings and of lines or elements that may begin a unit, observed more; if all are units, allow as many (max_candidates)"
     )]
     TooDense {
         /// How many are followed.

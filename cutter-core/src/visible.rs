@@ -49,7 +49,7 @@ pub fn line(text: &str) -> Cow<'_, str> {
 }
 
 /// A text of several lines as one, trimmed, for a cell or a field: its line breaks and tabs
-/// become spaces, and the rest is a [`line`].
+/// become spaces, and the rest is a [`line()`].
 #[must_use]
 pub fn one_line(text: &str) -> Cow<'_, str> {
     let text = text.trim();

@@ -273,3 +273,24 @@ fn both_consents_are_for_the_same_rows() {
     };
     assert!(error.message.contains("rows"), "{error}");
 }
+
+#[test]
+fn the_current_view_shows_what_is_in_force_and_no_draft() {
+    let world = World::new();
+    let shown = "SELECT coalesce(max(version_no), 0)::bigint * 100 + count(*) FROM iu_core.v_current_unit";
+    let source = world.register(3);
+    let mut run = world.run(&source);
+    run.up_to_verified();
+    assert_eq!(world.count(shown), 0, "a first cut in draft");
+    run.do_sg2();
+    run.do_enact();
+    assert_eq!(world.count(shown), 103);
+    let next = world.register_as(support::DOCUMENT, &support::texts(5));
+    assert_eq!(next.version_no, 2);
+    let mut run = world.run(&next);
+    run.up_to_verified();
+    assert_eq!(world.count(shown), 103, "the next version waits");
+    run.do_sg2();
+    run.do_enact();
+    assert_eq!(world.count(shown), 205);
+}
