@@ -1,5 +1,6 @@
 //! The digest of the rows: SQL and Rust agree, and nothing but what a consent names is cut,
 //! verified or enacted, whoever writes the rows.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use cutter_core::digest::Digest;
 use cutter_core::port::PortErrorKind;
@@ -83,7 +84,8 @@ fn there_is_no_digest_of_no_change_set_and_roots_are_those_of_the_tree() {
 /// Every way to cut other rows than the consent names, by the run's own login.
 #[test]
 fn leg_a_commits_no_rows_but_those_that_the_consent_names() {
-    let spoil: [(&str, fn(&mut UnitWrite)); 5] = [
+    type Spoil = fn(&mut UnitWrite);
+    let spoil: [(&str, Spoil); 5] = [
         ("kind", |u| u.unit_kind = "chapter".to_owned()),
         ("type", |u| u.section_type = "annex".to_owned()),
         ("citation", |u| u.citation_address = None),
