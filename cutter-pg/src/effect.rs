@@ -198,6 +198,7 @@ fn ours(code: &str, message: String) -> PgError {
     PgError::Database { sqlstate: code.to_owned(), message, detail: None, position: None }
 }
 
+/// What the connection's thread gets.
 struct Job {
     cx: EffectContext,
     effect: Effect,
@@ -301,7 +302,7 @@ impl PgDatabase {
         let job = Arc::new(Job { cx: cx.clone(), effect, cache: self.catalogue() });
         let mut attempt = 1;
         let opened = loop {
-            let guard = RollbackOnDrop::new(&held);
+            let guard = RollbackOnDrop(Some(&held));
             let (job, limit) = (job.clone(), deadline.saturating_duration_since(Instant::now()));
             let outcome = match connection(&held) {
                 Ok(connection) => {
@@ -356,11 +357,7 @@ fn check(cx: &EffectContext, effect: &Effect, op: &str) -> PortResult<()> {
 /// If the caller stops waiting while a transaction is being opened, it is rolled back after.
 struct RollbackOnDrop<'a>(Option<&'a Held>);
 
-impl<'a> RollbackOnDrop<'a> {
-    const fn new(held: &'a Held) -> Self {
-        Self(Some(held))
-    }
-
+impl RollbackOnDrop<'_> {
     fn disarm(mut self) {
         self.0 = None;
     }
@@ -413,7 +410,9 @@ impl PendingEffect for Pending {
                 Err(error) => Err(error.to_port(op)),
             };
         }
-        if let Some(reason) = self.refusal.take().filter(|_| verdict == Verdict::Commit) {
+        // What no verdict may pass can still be recorded as a failed one.
+        let may_fail = verdict == Verdict::CommitFailure && self.job.cx.key.effect == EffectName::WriteVerify;
+        if let Some(reason) = self.refusal.take().filter(|_| !may_fail) {
             return Err(PortError::new(PORT, op, PortErrorKind::Conflict, reason));
         }
         let (job, facts) = (self.job.clone(), self.facts.clone());
