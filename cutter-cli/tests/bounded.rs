@@ -64,12 +64,10 @@ fn a_text_of_nothing_but_headings_is_refused_before_anything_is_built() {
         [vec!["plan", "h.md"], vec!["diff", "a.md", "h.md"], vec!["plan", "h.md", "--max-candidates", "9"]]
     {
         let text = says(at, &arguments, 4);
-        for part in [
-            "h.md",
-            "mark.candidate_count_within",
-            "at most 16384 in 80000 bytes",
-            "next: cutter plan h.md --max-candidates 80000",
-        ] {
+        // the command that was given, once more
+        let again = if arguments[0] == "diff" { "diff a.md h.md" } else { "plan h.md" };
+        let next = format!("next: cutter {again} --max-candidates 80000");
+        for part in ["h.md", "mark.candidate_count_within", "at most 16384 in 80000 bytes", next.as_str()] {
             assert!(text.contains(part), "{arguments:?}: {text}");
         }
     }

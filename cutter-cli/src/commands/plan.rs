@@ -134,7 +134,10 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
         limits: &mark_limits,
         marker: marker.as_ref().map(|m| m as &dyn Marker),
     })
-    .map_err(|e| refused(&args.file.display().to_string(), e))?;
+    .map_err(|e| {
+        let file = args.file.display().to_string();
+        refused(&file, &format!("cutter plan {file}"), e)
+    })?;
     if let Some(warning) = chosen.warning() {
         cx.out.warn(format!("{}: {warning}", render::name(args.file.display())));
         cx.out.note(format!("next: cutter profile explain {}", render::name(args.file.display())));
@@ -182,19 +185,19 @@ fn warn_of_count(cx: &Context, args: &PlanArgs, plan: &CutPlan) {
     }
 }
 
-/// Why there is no plan of a text.
-pub(crate) fn refused(source: &str, error: PlanError) -> Failure {
+/// Why there is no plan of a text; `again` is the command to give once more with a higher bound.
+pub(crate) fn refused(source: &str, again: &str, error: PlanError) -> Failure {
     let count = "mark.candidate_count_within";
     match error {
         PlanError::TooMany { limit, observed, .. } => {
             Failure::gate(format!("{source} has more units than allowed"))
                 .broken(count, format!("1 to {limit}"), observed.to_string())
-                .next(format!("cutter plan {source} --max-candidates {observed}"))
+                .next(format!("{again} --max-candidates {observed}"))
         }
         PlanError::Mark(MarkError::TooDense { limit, bytes }) => {
             Failure::gate(format!("{source} is little else than headings and beginnings of units"))
                 .broken(count, format!("at most {limit} in {bytes} bytes"), "more; none was built".to_owned())
-                .next(format!("cutter plan {source} --max-candidates {bytes}"))
+                .next(format!("{again} --max-candidates {bytes}"))
         }
         other => Failure::usage(format!("{source}: {other}")),
     }

@@ -148,7 +148,7 @@ fn from_file(
         limits: &plan::mark_limits(&args.cut, max)?,
         marker: None,
     })
-    .map_err(|e| plan::refused(given, e))?;
+    .map_err(|e| plan::refused(given, &format!("cutter diff {} {}", args.old, args.new), e))?;
     if plan.rows.is_empty() {
         cx.out.warn(format!("{}: the region is empty, so there are no units", name(given)));
     }

@@ -113,7 +113,7 @@ fn manifest(
         limits: &mark_limits,
         marker: marker.as_ref().map(|m| m as &dyn Marker),
     })
-    .map_err(|e| plan::refused(source, e).next("cutter request mark --help"))?;
+    .map_err(|e| plan::refused(source, "cutter request mark", e).next("cutter request mark --help"))?;
     if let Some(warning) = chosen.warning() {
         cx.out.warn(format!("{source}: {warning}"));
     }
