@@ -42,6 +42,7 @@ Look and check:
 
 Keep:
   db            The database: migrate, status, start, stop, check
+  kb            The knowledge base: put back what a run filed and relied on
   graph         The state machines as diagrams
   completions   Shell completions
   man           Manual pages
@@ -132,6 +133,7 @@ enum Command {
     Backlog(commands::backlog::BacklogArgs),
     Backup(commands::backup::BackupArgs),
     Db(commands::db::DbArgs),
+    Kb(commands::kb::KbArgs),
     Graph(commands::graph::GraphArgs),
     Completions(commands::completions::CompletionsArgs),
     Man(commands::man::ManArgs),
@@ -219,6 +221,7 @@ fn dispatch(cx: &Context, command: Command) -> Outcome {
         Command::Backlog(args) => commands::backlog::run(cx, &args),
         Command::Backup(args) => commands::backup::run(cx, &args),
         Command::Db(args) => commands::db::run(cx, &args),
+        Command::Kb(args) => commands::kb::run(cx, &args),
         Command::Graph(args) => commands::graph::run(cx, &args),
         Command::Completions(args) => commands::completions::run(cx, &args),
         Command::Man(args) => commands::man::run(cx, &args),

@@ -10,6 +10,7 @@ pub(crate) mod diff;
 pub(crate) mod doctor;
 pub(crate) mod graph;
 pub(crate) mod init;
+pub(crate) mod kb;
 pub(crate) mod man;
 pub(crate) mod orchestrate;
 pub(crate) mod plan;

@@ -17,7 +17,9 @@ pub(crate) use keys::{
     KeySigner, duty_public_key, key_ring, load_pair, load_public, new_seed, public_half, read_seed,
     replace_secret, write_new_secret, write_public,
 };
-pub(crate) use objects::{backup_target, knowledge_base, open_backup, place, unnamed};
+pub(crate) use objects::{
+    backup_target, kb_revise, kb_revision, knowledge_base, open_backup, place, unnamed,
+};
 pub(crate) use ports::{
     Opened, Stores, connections, file_failure, open, policy, private_cluster, reader, shared_runs, stores,
 };

@@ -178,19 +178,23 @@ impl Ask {
     }
 }
 
-/// The rows that a stored consent names: the digest on the one line of its document that begins
-/// with `rows_digest`; `None` if there is no such line, more than one, or another value. The
-/// database reads consent by the same rule.
+/// The value of a field of a stored document: on the one line that begins with its name; `None` if
+/// there is no such line, or more than one. The database reads documents by the same rule.
 #[must_use]
-pub fn named_rows(document: &str) -> Option<Digest> {
+pub fn parse_field<'d>(document: &'d str, name: &str) -> Option<&'d str> {
     let named = |line: &&str| {
-        line.strip_prefix(field::ROWS_DIGEST)
-            .is_some_and(|rest| rest.trim_start_matches([' ', '\t']).starts_with(':'))
+        line.strip_prefix(name).is_some_and(|rest| rest.trim_start_matches([' ', '\t']).starts_with(':'))
     };
     let mut lines = document.split('\n').filter(named);
     let (only, more) = (lines.next()?, lines.next());
-    let value = only.strip_prefix(field::ROWS_DIGEST)?.strip_prefix(": ")?;
-    value.strip_suffix('\r').unwrap_or(value).parse().ok().filter(|_| more.is_none())
+    let value = only.strip_prefix(name)?.strip_prefix(": ")?;
+    Some(value.strip_suffix('\r').unwrap_or(value)).filter(|_| more.is_none())
+}
+
+/// The rows that a stored consent names ([`field::ROWS_DIGEST`]), if it names a digest.
+#[must_use]
+pub fn named_rows(document: &str) -> Option<Digest> {
+    parse_field(document, field::ROWS_DIGEST)?.parse().ok()
 }
 
 /// The value of [`field::OBSERVED_SHA256`]: one digest over all observed values of a drift, so that

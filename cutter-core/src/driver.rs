@@ -21,6 +21,7 @@ mod create;
 mod cut_phases;
 mod enter;
 mod lifecycle;
+mod listen;
 mod perform;
 mod plan_phases;
 #[cfg(feature = "conformance")]
@@ -51,12 +52,12 @@ use crate::port::run_store::{LockHolder, RunStore};
 use crate::port::signer::{SignatureVerifier, Signer};
 use crate::sidecar::{Considered, Sidecar, SidecarError, StopRecord};
 
-pub use authorize::approval_prefix;
 pub use create::{NewRun, cut};
+pub use listen::approval_prefix;
 pub use plan_phases::plan_of;
 pub use resume::{ResumeOptions, resume};
 pub use serve::{ServeError, Served, Worked, hand_over, serve, settle_request, work};
-pub use stopping::{ask_for_stop, record_internal_error, stop, stop_kinds};
+pub use stopping::{ask_for_stop, record_internal_error, report_of_stop, stop, stop_kinds};
 pub use void::void;
 
 /// Everything that the driver needs of the world.

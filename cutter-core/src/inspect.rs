@@ -11,6 +11,7 @@ use crate::stop::StopReason;
 pub mod asked;
 mod claims;
 pub mod recover;
+pub mod restore;
 mod summary;
 pub mod verify;
 mod why;

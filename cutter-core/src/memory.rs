@@ -20,6 +20,7 @@
 //! The model is no store for real work: it lives in memory, and a transaction copies every
 //! table. What it refuses to know: files, SQL, encryption that hides anything.
 
+mod asks;
 mod backlog;
 mod backup;
 mod command_ledger;

@@ -7,6 +7,7 @@
 use alloc::string::String;
 use core::fmt;
 
+pub mod ask;
 pub mod backlog;
 pub mod backup;
 pub mod command_ledger;

@@ -429,6 +429,17 @@ impl Sidecar {
         self.sovereign_approvals.iter().rev().find(|a| a.gate == gate && a.decision == "approve")
     }
 
+    /// The last decision at a gate, with the number of its effect: the ask's occurrence, and later
+    /// where an ask was answered again by a refusal.
+    #[must_use]
+    pub fn last_decision(&self, gate: &str) -> Option<(u32, &ApprovalRecord)> {
+        let at_gate = self.sovereign_approvals.iter().filter(|a| a.gate == gate);
+        at_gate.fold(None, |before, record| {
+            let least = before.map_or(1, |(n, _): (u32, _)| n.saturating_add(1));
+            Some((record.occurrence.max(least), record))
+        })
+    }
+
     /// The open stop: the last one, if the run is stopped or failed and nothing resolved it.
     #[must_use]
     pub fn open_stop(&self) -> Option<&StopRecord> {

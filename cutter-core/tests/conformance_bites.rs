@@ -10,6 +10,7 @@ use cutter_core::conformance::{Fresh, database, knowledge_base, run_store};
 use cutter_core::digest::Digest;
 use cutter_core::id::RunId;
 use cutter_core::memory::{World, block_on};
+use cutter_core::port::ask::AskWrite;
 use cutter_core::port::database::{
     Begun, EffectContext, EffectFacts, EffectRecord, Executor, ExecutorEffect, Fence, PendingEffect,
     Registered, SourceRegistration, Verdict,
@@ -264,6 +265,10 @@ impl Executor for BrokenExecutor {
             fence.epoch = 1;
         }
         Ok(fence)
+    }
+
+    async fn open_ask(&self, fence: &Fence, ask: &AskWrite) -> PortResult<()> {
+        self.inner.open_ask(fence, ask).await
     }
 
     async fn begin(&self, cx: &EffectContext, effect: &ExecutorEffect) -> PortResult<Begun> {

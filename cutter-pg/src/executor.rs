@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cutter_core::id::RunId;
+use cutter_core::port::ask::AskWrite;
 use cutter_core::port::database::{Begun, Executor, Fence, Registered, SourceRegistration};
 use cutter_core::port::effect::{
     EffectContext, EnactWrite, ExecutorEffect, LegBWrite, MarkWrite, Sg2RequestWrite, SignatureWrite,
@@ -65,6 +66,10 @@ impl Executor for PgDatabase {
             other => other.to_port(op),
         })?;
         Ok(Fence { run_id: run_id.clone(), document_id: document_id.to_owned(), epoch, holder })
+    }
+
+    async fn open_ask(&self, fence: &Fence, ask: &AskWrite) -> PortResult<()> {
+        self.store_ask(fence, ask).await
     }
 
     async fn begin(&self, cx: &EffectContext, effect: &ExecutorEffect) -> PortResult<Begun> {

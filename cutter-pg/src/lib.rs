@@ -12,6 +12,7 @@
 //! - [`backup`], [`restore`]: a document's or the database's archive, and its way back
 //! - [`error`]: SQLSTATE to port errors
 //! - [`login`]: who connects
+mod asks;
 pub mod backlog;
 pub mod backup;
 pub mod cluster;

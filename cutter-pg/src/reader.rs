@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use cutter_core::id::RunId;
+use cutter_core::port::ask::StoredAsk;
 use cutter_core::port::database::{
     EffectKey, EffectRecord, GrantSnapshot, PinMove, Reader, RunEvidence, SourceFacts, SourceVersionFacts,
     StoredApproval, StoredSignature, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow,
@@ -136,6 +137,11 @@ impl Reader for PgDatabase {
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>> {
         let query = query.clone();
         self.read("units", move |client| units(client, &query)).await
+    }
+
+    async fn asks(&self, run_id: &RunId) -> PortResult<Vec<StoredAsk>> {
+        let run_id = run_id.as_str().to_owned();
+        self.read("asks", move |client| crate::asks::of_run(client, &run_id)).await
     }
 
     async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence> {

@@ -1,7 +1,9 @@
 //! The principal that stores a human's decision: `cutter_review`.
 
 use async_trait::async_trait;
+use cutter_core::id::RunId;
 use cutter_core::port::PortResult;
+use cutter_core::port::ask::AnswerWrite;
 use cutter_core::port::database::{Begun, Reviewer};
 use cutter_core::port::effect::{EffectContext, EffectName, ReviewVerdict, ReviewWrite};
 use uuid::Uuid;
@@ -15,6 +17,10 @@ const LIFECYCLE: &str = "lifecycle_enactment";
 
 #[async_trait]
 impl Reviewer for PgDatabase {
+    async fn record_answers(&self, run_id: &RunId, answers: &[AnswerWrite]) -> PortResult<()> {
+        self.store_answers(run_id.as_str(), answers).await
+    }
+
     async fn begin(&self, cx: &EffectContext, effect: &ReviewWrite) -> PortResult<Begun> {
         self.begin_effect(cx, Effect::Review(effect.clone())).await
     }

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use cutter_core::driver::{self, Driven, NewRun, Outcome, Ports, ResumeOptions};
 use cutter_core::id::RunId;
 use cutter_core::port::PortResult;
+use cutter_core::port::ask::AskWrite;
 use cutter_core::port::database::{Begun, Executor, Fence, Registered, SourceRegistration};
 use cutter_core::port::effect::{EffectContext, EffectName, ExecutorEffect, ReviewVerdict};
 use cutter_core::sidecar::Mode;
@@ -31,6 +32,10 @@ impl Executor for Late {
     async fn take_fence(&self, run_id: &RunId, document_id: &str, holder: Uuid) -> PortResult<Fence> {
         self.0.take_fence(run_id, document_id, holder).await
     }
+    async fn open_ask(&self, fence: &Fence, ask: &AskWrite) -> PortResult<()> {
+        self.inner.open_ask(fence, ask).await
+    }
+
     async fn begin(&self, cx: &EffectContext, effect: &ExecutorEffect) -> PortResult<Begun> {
         let mut cx = cx.clone();
         if cx.key.effect == EffectName::LegA {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use cutter_core::digest::Digest;
 use cutter_core::driver::{Driven, Outcome as Driver};
 use cutter_core::id::RunId;
 use cutter_core::inspect::asked::Purpose;
@@ -293,6 +294,7 @@ fn approve(
         expires: None,
         extra: std::iter::once(("reason".to_owned(), "demo".to_owned())).collect(),
         ask_first: false,
+        request_sha256: Some(Digest::of(asked.text.as_bytes())),
     };
     let answered =
         sovereign::answer(&sovereign, config, opened.stores.kb.as_ref(), &folder, asked, &signing)?;

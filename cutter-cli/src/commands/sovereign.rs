@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 use cutter_core::approval::allows;
+use cutter_core::digest::Digest;
 use cutter_core::id::RunId;
 use cutter_core::inspect::asked::{self, Asked, Purpose};
 use cutter_core::naming::{DocumentName, LAWS_ROOT};
@@ -116,14 +117,20 @@ struct Sign {
     /// A reason, kept in the document.
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
-    /// Do not ask before signing.
+    /// Sign only if the request has this sha256, which `show` prints: it was read already, so it is
+    /// not shown again.
+    #[arg(long, value_name = "SHA256")]
+    request_sha256: Option<Digest>,
+    /// Do not ask before signing. Needed where there is no terminal to ask at, unless the request's
+    /// sha256 is given.
     #[arg(long, short = 'y')]
     yes: bool,
 }
 
 /// Approve: write a clear-signed approval into the knowledge base.
 ///
-/// It repeats what was asked, value for value, so it fits this one request of this one
+/// It shows the request and signs exactly those bytes, or those that have the sha256 that you
+/// give. It repeats what was asked, value for value, so it fits this one request of this one
 /// run, and is used once. The same document can be made by hand with `gpg --clearsign`;
 /// the request shows how.
 #[derive(Debug, Args)]
@@ -195,6 +202,7 @@ fn signing(
         expires,
         extra: reason.into_iter().chain(extra).collect(),
         ask_first: !sign.yes,
+        request_sha256: sign.request_sha256,
     }
 }
 
@@ -313,6 +321,7 @@ fn show(cx: &Context, config: &Config, place: &Where) -> Outcome {
     let ask = &asked.ask;
     let answers = folder.answers(asked);
     let hidden = visible::count(&asked.text);
+    let sha256 = Digest::of(asked.text.as_bytes());
     let machine = json!({
         "run_id": folder.run_id,
         "for": Purpose::word_of(&ask.approval_type),
@@ -323,6 +332,7 @@ fn show(cx: &Context, config: &Config, place: &Where) -> Outcome {
         "required": ask.required,
         "expected_actor": ask.expected_actor,
         "request_path": ask.request_path,
+        "request_sha256": sha256,
         "approval_path": ask.approval_path,
         "voice_code": ask.voice_code(),
         "answers": answers,
@@ -337,6 +347,7 @@ fn show(cx: &Context, config: &Config, place: &Where) -> Outcome {
         text.push_str(&render::fields(&[
             ("voice code", paint(WARN, ask.voice_code())),
             ("document", ask.request_path.clone()),
+            ("sha256", sha256.to_hex()),
             ("answer", ask.approval_path.clone()),
         ]));
         if hidden > 0 {
@@ -352,7 +363,7 @@ fn show(cx: &Context, config: &Config, place: &Where) -> Outcome {
         let word = Purpose::word_of(&ask.approval_type);
         let run = &folder.run_id;
         text.push_str(&format!(
-            "{} cutter sovereign approve --run-id {run} --for {word}\n{} cutter sovereign refuse --run-id {run} --for {word}\n",
+            "{} cutter sovereign approve --run-id {run} --for {word} --request-sha256 {sha256}\n{} cutter sovereign refuse --run-id {run} --for {word}\n",
             paint(HEAD, "next:"),
             paint(HEAD, "  or:")
         ));

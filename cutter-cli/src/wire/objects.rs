@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use cutter_core::id::RunId;
+use cutter_core::port::CasOutcome;
 use cutter_core::port::backup::BackupTarget;
 use cutter_core::port::knowledge_base::KnowledgeBase;
 use cutter_kb::backup_target::FolderBackupTarget;
@@ -34,6 +35,39 @@ pub(crate) fn knowledge_base(config: &Config) -> Result<Arc<dyn KnowledgeBase>, 
         Some(url) => Arc::new(ObjectKb::new(place(url)?)),
         None => Arc::new(FolderKb::new(&config.kb_dir)),
     })
+}
+
+/// What a revision of a document is, if it was kept.
+pub(crate) fn kb_revision(config: &Config, path: &str, revision: u32) -> Result<Option<Vec<u8>>, Failure> {
+    match &config.kb_url {
+        Some(url) => Ok(block_on(ObjectKb::new(place(url)?).read_revision(path, revision))?),
+        None => {
+            let kept = FolderKb::new(&config.kb_dir).read_revision(path, u64::from(revision));
+            kept.map_err(super::file_failure)
+        }
+    }
+}
+
+/// Puts bytes in the place of what stands there, which is kept. For a person's command alone: the
+/// port that runs have cannot do it.
+pub(crate) fn kb_revise(config: &Config, path: &str, revision: u32, bytes: &[u8]) -> Result<(), Failure> {
+    let revised = match &config.kb_url {
+        Some(url) => block_on(ObjectKb::new(place(url)?).revise(path, revision, bytes))?,
+        None => {
+            let revised = FolderKb::new(&config.kb_dir).revise(path, u64::from(revision), bytes);
+            revised.map_err(super::file_failure)?
+        }
+    };
+    match revised {
+        CasOutcome::Conflict { found } => Err(Failure::stopped(
+            "STOP_KB_CONFLICT",
+            format!(
+                "{path}: expected revision {revision}, observed revision {}: it was changed meanwhile",
+                found.revision
+            ),
+        )),
+        CasOutcome::Applied | CasOutcome::AlreadyApplied => Ok(()),
+    }
 }
 
 /// Where backups go: a store, or the runs' folders.

@@ -91,7 +91,9 @@ impl Bench {
     }
 
     pub(crate) fn approve(&self, run: &str, what: &str) -> Value {
-        self.run(&["sovereign", "approve", "--run-id", run, "--for", what, "--json"]).expect(0).json()
+        self.run(&["sovereign", "approve", "--yes", "--run-id", run, "--for", what, "--json"])
+            .expect(0)
+            .json()
     }
 
     pub(crate) fn resume(&self, run: &str) -> Ran {

@@ -6,7 +6,7 @@ use super::bench::{Bench, text};
 fn a_deferral_asks_again_and_a_refusal_ends_in_a_void() {
     let bench = Bench::shared();
     let run = bench.parked("REFUSED", &text(10));
-    bench.run(&["sovereign", "refuse", "--run-id", &run, "--defer"]).expect(0);
+    bench.run(&["sovereign", "refuse", "--yes", "--run-id", &run, "--defer"]).expect(0);
     let stopped = bench.resume(&run).expect(5).json();
     assert_eq!(stopped["state"], "stopped_refused");
     assert_eq!(stopped["stop"]["code"], "STOP_REFUSED");
@@ -16,7 +16,9 @@ fn a_deferral_asks_again_and_a_refusal_ends_in_a_void() {
     let asked = bench.resume(&run).expect(0).json();
     assert!(asked["paused_at"]["request_kb_id"].as_str().unwrap().contains("request-2-"), "{asked}");
 
-    bench.run(&["sovereign", "refuse", "--run-id", &run, "--for", "cut", "--reason", "no"]).expect(0);
+    bench
+        .run(&["sovereign", "refuse", "--yes", "--run-id", &run, "--for", "cut", "--reason", "no"])
+        .expect(0);
     bench.resume(&run).expect(5);
     bench.approve(&run, "void");
     let voided = bench.run(&["orchestrate", "void", "--run-id", &run, "--json"]).expect(0).json();
@@ -48,7 +50,7 @@ fn a_wrong_approval_is_refused_by_name_and_blocks_nothing() {
     let run = bench.parked("WRONG", &text(12));
     let operator = bench.home.join("keys/operator.secret.asc");
     let operator = operator.to_str().unwrap();
-    let sign = ["sovereign", "approve", "--run-id", &run, "--key", operator, "--json"];
+    let sign = ["sovereign", "approve", "--yes", "--run-id", &run, "--key", operator, "--json"];
     let early = bench.run(&sign).expect(5).json();
     assert_eq!(early["error"]["invariants"][0]["invariant"], "approval.signer_pinned", "{early}");
 
@@ -101,7 +103,8 @@ fn the_sovereign_needs_the_knowledge_base_and_a_key_alone() {
         let refused = sovereign(&show).expect(66).json();
         assert!(refused["error"]["message"].as_str().unwrap().contains("holds no documents of"), "{refused}");
     }
-    let approve = ["sovereign", "approve", "--run-id", &run, "--kb-dir", kb, "--key", key.to_str().unwrap()];
+    let approve =
+        ["sovereign", "approve", "--yes", "--run-id", &run, "--kb-dir", kb, "--key", key.to_str().unwrap()];
     sovereign(&approve).expect(0);
     assert_eq!(bench.resume(&run).expect(0).json()["state"], "awaiting_lifecycle_authorization");
 }

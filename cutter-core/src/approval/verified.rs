@@ -102,6 +102,12 @@ impl VerifiedApproval {
         self.text.expires
     }
 
+    /// When it was signed, by the signer's own clock.
+    #[must_use]
+    pub const fn signed_at(&self) -> Timestamp {
+        self.text.signed_at
+    }
+
     /// A required field's value, equal to what was asked.
     #[must_use]
     pub fn field(&self, key: &str) -> Option<&str> {

@@ -1,6 +1,7 @@
 //! The contract of the database port: reader, executor, reviewer and verifier together, since
 //! what one writes the others must see, and nothing but that.
 
+mod asks;
 mod chain;
 mod constraints;
 mod fencing;
@@ -17,6 +18,7 @@ use crate::port::backup::BackupSource;
 use crate::port::database::{Begun, Executor, Reader, Reviewer, Verdict, Verifier};
 use crate::port::{PortErrorKind, PortResult};
 
+use asks::*;
 use chain::*;
 use constraints::*;
 use fencing::*;
@@ -95,6 +97,11 @@ where
             nothing_is_enacted_without_consent,
             enacted_units_cannot_be_voided,
             content_that_does_not_hash_is_not_stored,
+            an_ask_is_stored_once_and_stays_what_it_was,
+            every_answer_is_kept_once_and_says_what_it_says,
+            a_refusal_outweighs_an_approval_until_it_is_relied_on,
+            an_answer_after_it_was_relied_on_is_late,
+            an_approval_of_no_ask_is_not_relied_on,
         ]
     )
 }

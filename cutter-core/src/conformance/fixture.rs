@@ -1,5 +1,6 @@
 //! One small document and every request that a run makes about it.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -9,10 +10,13 @@ use uuid::Uuid;
 
 use super::Broken;
 use super::database::DatabaseUnderTest;
+use crate::approval::{Ask, field};
 use crate::digest::Digest;
 use crate::id::{RunId, mint_v7};
 use crate::key::{self, RowLabel};
+use crate::machine::run::GateId;
 use crate::port::PortResult;
+use crate::port::ask::{AnswerWrite, AskWrite};
 use crate::port::database::{
     Begun, EffectContext, EffectKey, EffectName, EffectRecord, EnactWrite, ExecutorEffect, Fence, LegAWrite,
     LegBWrite, MarkWrite, ReviewVerdict, ReviewWrite, Sg2RequestWrite, SignatureWrite, SourceFacts,
@@ -174,8 +178,12 @@ impl Case {
     #[must_use]
     pub fn review(&self, decision_type: &str, decision: ReviewVerdict, name: &str) -> ReviewWrite {
         let rows = self.rows_digest();
-        let document =
-            format!("{} {decision_type} {} {name}\nrows_digest: {rows}\n", decision.as_str(), self.n);
+        let nonce = Digest::of(format!("nonce {} {decision_type} {name}", self.n).as_bytes()).to_hex();
+        let document = format!(
+            "{decision_type} {} {name}\ndecision: {}\nnonce: {nonce}\nrows_digest: {rows}\n",
+            self.n,
+            decision.as_str()
+        );
         let sg2 = decision_type == "lifecycle_enactment";
         let moves = decision_type == "cut_authorization";
         let cut = !moves;
@@ -194,11 +202,58 @@ impl Case {
             approval_kb_id: format!("laws/{}/{decision_type}-{name}.md", self.n),
             sha256: Digest::of(document.as_bytes()),
             document,
-            nonce: Digest::of(format!("nonce {} {decision_type} {name}", self.n).as_bytes()).to_hex(),
+            nonce,
             fingerprint: Digest::of(b"approver").short(40).to_uppercase(),
             actor: "sovereign".into(),
             expires: None,
             request_sha256: Digest::of(format!("request {} {decision_type}", self.n).as_bytes()),
+        }
+    }
+
+    /// A stored decision of SG_1 or SG_2, as an answer to [`Self::ask`].
+    #[must_use]
+    pub fn answer(&self, approval_type: &str, decision: ReviewVerdict) -> AnswerWrite {
+        let review = self.review(approval_type, decision, "1");
+        AnswerWrite {
+            gate: self.ask(approval_type).ask.gate,
+            occurrence: 1,
+            decision,
+            approval_kb_id: review.approval_kb_id,
+            document: review.document,
+            fingerprint: review.fingerprint,
+            actor: review.actor,
+        }
+    }
+
+    /// The ask that [`Self::review`] answers at SG_1 or SG_2.
+    #[must_use]
+    pub fn ask(&self, approval_type: &str) -> AskWrite {
+        let review = self.review(approval_type, ReviewVerdict::Approve, "1");
+        let gate = match approval_type {
+            "cut_authorization" => GateId::CutAuthz,
+            _ => GateId::LifecycleAuthz,
+        };
+        let rows = crate::approval::named_rows(&review.document).map(|d| d.to_hex()).unwrap_or_default();
+        let required = [
+            (field::RUN_ID, self.run_id().to_string()),
+            (field::DOCUMENT_ID, self.document_id.clone()),
+            (field::NONCE, review.nonce),
+            (field::REQUEST_SHA256, review.request_sha256.to_hex()),
+            (field::ROWS_DIGEST, rows),
+        ];
+        AskWrite {
+            ask: Ask {
+                gate: gate.as_str().into(),
+                occurrence: 1,
+                approval_type: approval_type.into(),
+                required: required.into_iter().map(|(k, v)| (k.into(), v)).collect(),
+                expected_actor: None,
+                approval_path: review.approval_kb_id,
+                request_path: format!("laws/{}/{approval_type}-request.md", self.n),
+            },
+            ids: BTreeMap::new(),
+            policy_head: None,
+            at: Timestamp::from_second(1_767_323_000).unwrap_or_default(),
         }
     }
 
@@ -365,11 +420,23 @@ pub(super) const WHOLE: [EffectName; 9] = [
 ];
 
 impl<'a> Chain<'a> {
-    /// Registers the source and takes the fence.
+    /// Registers the source, takes the fence and stores the asks of both gates.
     ///
     /// # Errors
     /// If either fails.
     pub async fn start(db: &'a DatabaseUnderTest, case: Case) -> Result<Self, Broken> {
+        let chain = Self::start_without_asks(db, case).await?;
+        for approval_type in ["cut_authorization", "lifecycle_enactment"] {
+            db.executor.open_ask(&chain.fence, &chain.case.ask(approval_type)).await?;
+        }
+        Ok(chain)
+    }
+
+    /// As [`Self::start`], but what will be approved was never asked.
+    ///
+    /// # Errors
+    /// If either fails.
+    pub async fn start_without_asks(db: &'a DatabaseUnderTest, case: Case) -> Result<Self, Broken> {
         let source = db.executor.register_source(&case.registration()).await?.source;
         let holder = case.id("holder");
         let fence = db.executor.take_fence(&case.run_id(), &case.document_id, holder).await?;

@@ -12,6 +12,7 @@ use uuid::Uuid;
 use super::life::Life;
 use crate::id::RunId;
 use crate::port::PortResult;
+use crate::port::ask::{AnswerWrite, AskWrite, StoredAsk};
 use crate::port::database::{
     Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
     GrantSnapshot, PendingEffect, PinMove, Reader, Registered, ReviewWrite, Reviewer, RunEvidence,
@@ -75,6 +76,10 @@ impl Reader for Struck<dyn Reader> {
         self.life.call(PORT, "units", self.inner.units(query)).await
     }
 
+    async fn asks(&self, run_id: &RunId) -> PortResult<Vec<StoredAsk>> {
+        self.life.call(PORT, "asks", self.inner.asks(run_id)).await
+    }
+
     async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence> {
         self.life.call(PORT, "evidence", self.inner.evidence(run_id)).await
     }
@@ -90,6 +95,10 @@ impl Executor for Struck<dyn Executor> {
         self.life.call(PORT, "take_fence", self.inner.take_fence(run_id, document_id, holder)).await
     }
 
+    async fn open_ask(&self, fence: &Fence, ask: &AskWrite) -> PortResult<()> {
+        self.life.call(PORT, "open_ask", self.inner.open_ask(fence, ask)).await
+    }
+
     async fn begin(&self, cx: &EffectContext, effect: &ExecutorEffect) -> PortResult<Begun> {
         begun(&self.life, cx, self.inner.begin(cx, effect)).await
     }
@@ -97,6 +106,10 @@ impl Executor for Struck<dyn Executor> {
 
 #[async_trait]
 impl Reviewer for Struck<dyn Reviewer> {
+    async fn record_answers(&self, run_id: &RunId, answers: &[AnswerWrite]) -> PortResult<()> {
+        self.life.call(PORT, "record_answers", self.inner.record_answers(run_id, answers)).await
+    }
+
     async fn begin(&self, cx: &EffectContext, effect: &ReviewWrite) -> PortResult<Begun> {
         begun(&self.life, cx, self.inner.begin(cx, effect)).await
     }

@@ -1,50 +1,28 @@
-//! Sovereign gates: find an answer, judge it, act on it.
+//! Sovereign gates: act on what was heard ([`super::listen`]).
 //!
 //! An approval may arrive before or after the pause; it fits one occurrence of one gate of
-//! one run because it repeats the request's nonce. Every document that was looked at is
-//! recorded with its verdict; a wrong one blocks nothing.
+//! one run because it repeats the request's nonce. A refusal counts until the transaction that
+//! relies on an approval commits.
 
 use alloc::borrow::ToOwned;
-use alloc::boxed::Box;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::Outcome;
 use super::enter::{effects_of, ids_of};
+use super::listen::{Answer, approval_prefix};
 use super::perform::Recheck;
 use super::run::{Halt, Run};
 use super::stopping::{approval_type, ask_for_stop, stop_kinds};
-use super::{DriveError, Outcome};
-use crate::approval::{Ask, NotVerified, VerifiedApproval, field, verify};
+use crate::approval::{Ask, field};
 use crate::digest::Digest;
-use crate::gate::GateReport;
-use crate::gate::authorization::{self, AuthorizationFacts};
 use crate::intent::Intent;
 use crate::machine::run::{GateId, Phase, Stage};
 use crate::naming::EscalationKind;
 use crate::port::effect::{EffectName, ReviewVerdict};
-use crate::port::knowledge_base::Document;
-use crate::sidecar::{ApprovalRecord, Considered, StopRecord};
+use crate::sidecar::{ApprovalRecord, PhaseResult, StopRecord};
 use crate::stop::StopReason;
-
-/// Approvals that were not accepted are kept with the run, newest last, at most so many.
-const CONSIDERED_MAX: usize = 20;
-
-/// What the search for an answer found.
-pub(super) enum Search {
-    /// A valid answer.
-    Answer(Box<Answer>),
-    /// None; what was looked at and not accepted.
-    Nothing(Vec<Considered>),
-}
-
-/// A valid answer.
-pub(super) struct Answer {
-    pub(super) path: String,
-    pub(super) sha256: Digest,
-    pub(super) ask: Ask,
-    pub(super) approval: VerifiedApproval,
-}
 
 impl Run<'_> {
     /// At an `awaiting_*` stage: goes on with a valid approval, or says what is missing.
@@ -58,24 +36,77 @@ impl Run<'_> {
         };
         let refused = self.intent()?.name == REFUSAL;
         if self.named_rows().is_none() && !refused && !self.committed(effect).await? {
-            return self.ask_for_rows(gate, phase, stage).await;
+            return self.ask_for_rows(gate, stage).await;
+        }
+        if self.adopting {
+            // a run that was parked before asks were rows has none yet
+            self.store_ask().await?;
         }
         if self.intent()?.name == phase.as_str() {
-            self.phase(phase).await?;
-            return Ok(None);
+            return self.carry_out(gate, phase).await;
         }
         if refused {
             return self.carry_out_refusal(gate).await;
         }
         let ask = self.open_ask()?;
-        match self.search(core::slice::from_ref(&ask), approval_prefix(gate)).await? {
-            Search::Answer(answer) => self.act_on(gate, phase, &answer).await,
-            Search::Nothing(invalid) => {
+        let heard = self.search(core::slice::from_ref(&ask), approval_prefix(gate)).await?;
+        self.store_answers(&heard.valid).await?;
+        match heard.valid.first() {
+            Some(answer) => self.act_on(gate, phase, answer).await,
+            None => {
                 self.ports.observer.progress(&crate::port::environment::Progress::Paused {
                     gate: gate.as_str(),
                     request_kb_id: ask.request_path.clone(),
                 });
-                Ok(Some(Outcome::Paused { ask, invalid }))
+                Ok(Some(Outcome::Paused { ask, invalid: heard.invalid }))
+            }
+        }
+    }
+
+    /// The phase that an approval allows. Its transaction listens once more: a refusal that came
+    /// meanwhile is carried out instead, and what else was heard is stored.
+    async fn carry_out(&mut self, gate: GateId, phase: Phase) -> Result<Option<Outcome>, Halt> {
+        let done = self.phase(phase).await;
+        let heard = core::mem::take(&mut self.heard);
+        self.store_answers(&heard.valid).await?;
+        match (done, heard.refusal()) {
+            (Err(_), Some(refusal)) => self.refuse(gate, refusal).await,
+            (done, _) => done.map(|()| None),
+        }
+    }
+
+    /// Listens while the transaction that relies on an answer is open.
+    ///
+    /// # Errors
+    /// STOP_REFUSED if a refusal is heard.
+    pub(super) async fn hear_before_commit(&mut self) -> Result<(), Halt> {
+        let gate = match self.stage()? {
+            Stage::AwaitingCutAuthorization => GateId::CutAuthz,
+            Stage::AwaitingLifecycleAuthorization => GateId::LifecycleAuthz,
+            _ => return Ok(()),
+        };
+        let ask = self.open_ask()?;
+        self.heard = self.listen(&[ask], approval_prefix(gate)).await?;
+        match self.heard.refusal() {
+            Some(refusal) => Err(Halt::stop(
+                StopReason::Refused,
+                format!(
+                    "{} by {}: {}",
+                    refusal.approval.decision().as_str(),
+                    refusal.approval.actor(),
+                    refusal.path
+                ),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Begins nothing on an answer before: its phase is not running any more.
+    pub(super) fn forget_running(&mut self) {
+        for phase in [Phase::CutLegA, Phase::LifecycleEnact] {
+            let running = self.sidecar.phases.get(phase.as_str());
+            if running.is_some_and(|r| r.result == PhaseResult::Running) {
+                self.sidecar.phases.remove(phase.as_str());
             }
         }
     }
@@ -87,18 +118,12 @@ impl Run<'_> {
 
     /// What was asked before requests named the rows is asked once more: no approval of that request
     /// can be relied on. A refusal of it counts.
-    async fn ask_for_rows(
-        &mut self,
-        gate: GateId,
-        phase: Phase,
-        stage: Stage,
-    ) -> Result<Option<Outcome>, Halt> {
+    async fn ask_for_rows(&mut self, gate: GateId, stage: Stage) -> Result<Option<Outcome>, Halt> {
         let ask = self.open_ask()?;
         self.explicit_approval = None;
-        if let Search::Answer(answer) = self.search(&[ask], approval_prefix(gate)).await?
-            && !answer.approval.allows()
-        {
-            return self.act_on(gate, phase, &answer).await;
+        let heard = self.search(&[ask], approval_prefix(gate)).await?;
+        if let Some(refusal) = heard.refusal() {
+            return self.refuse(gate, refusal).await;
         }
         self.ask_anew(stage).await?;
         self.persist().await?;
@@ -108,20 +133,25 @@ impl Run<'_> {
 
     /// Begins what an answer allows, or carries out its refusal.
     async fn act_on(&mut self, gate: GateId, phase: Phase, answer: &Answer) -> Result<Option<Outcome>, Halt> {
-        let verdict = answer.approval.decision();
-        let occurrence = answer.ask.occurrence;
+        if !answer.approval.allows() {
+            return self.refuse(gate, answer).await;
+        }
         let record = self.approval_record(gate, answer);
         self.sidecar.sovereign_approvals.push(record);
-        if verdict == ReviewVerdict::Approve {
-            let intent = self.choose(phase.as_str(), occurrence, ids_of(phase), false);
-            self.set_running(phase, intent);
-            self.adopting = false;
-            self.persist().await?;
-            self.phase(phase).await?;
-            return Ok(None);
-        }
+        let intent = self.choose(phase.as_str(), answer.ask.occurrence, ids_of(phase), false);
+        self.set_running(phase, intent);
+        self.adopting = false;
+        self.persist().await?;
+        self.carry_out(gate, phase).await
+    }
+
+    /// Records a refusal, and carries it out.
+    async fn refuse(&mut self, gate: GateId, answer: &Answer) -> Result<Option<Outcome>, Halt> {
+        let record = self.approval_record(gate, answer);
+        self.sidecar.sovereign_approvals.push(record);
+        self.forget_running();
         let ids = ["effect.sg1_review", "effect.sg2_review", "approval", "review_decision", "review_history"];
-        self.sidecar.intent = Some(self.choose(REFUSAL, occurrence, &ids, false));
+        self.sidecar.intent = Some(self.choose(REFUSAL, answer.ask.occurrence, &ids, false));
         self.persist().await?;
         self.carry_out_refusal(gate).await
     }
@@ -163,130 +193,31 @@ impl Run<'_> {
         }
     }
 
-    /// Looks at the named approval, or at every candidate in the run's folder.
-    pub(super) async fn search(&mut self, asks: &[Ask], prefix: &str) -> Result<Search, Halt> {
-        let named = self.explicit_approval.take();
-        let paths = match &named {
-            Some(path) => alloc::vec![path.clone()],
-            None => self.candidates(prefix).await?,
-        };
-        let mut invalid = Vec::new();
-        for path in paths {
-            let found = self.ports.kb.read(&path).await.map_err(|e| self.halt(e))?;
-            let Some(document) = found else {
-                if named.is_some() {
-                    return Err(Halt::Abort(Box::new(DriveError::NotNow(format!(
-                        "approval {path}: expected a document in the knowledge base, observed none"
-                    )))));
-                }
-                continue;
-            };
-            match self.consider(&path, &document, asks).await? {
-                Ok(answer) => return Ok(Search::Answer(Box::new(answer))),
-                Err(report) => {
-                    let considered = considered(&path, &document, &report);
-                    self.remember(&considered).await?;
-                    if named.is_some() {
-                        let error = DriveError::ApprovalInvalid { path, report: Box::new(report) };
-                        return Err(Halt::Abort(Box::new(error)));
-                    }
-                    invalid.push(considered);
-                }
-            }
-        }
-        Ok(Search::Nothing(invalid))
-    }
-
-    async fn candidates(&self, prefix: &str) -> Result<Vec<String>, Halt> {
-        let Some(folder) = &self.sidecar.kb_folder else { return Ok(Vec::new()) };
-        let listed = self.ports.kb.list(folder).await.map_err(|e| self.halt(e))?;
-        let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
-        Ok(listed.into_iter().filter(|p| name(p).starts_with(prefix)).collect())
-    }
-
-    /// Judges one document against what may be answered; the last report is the refusal.
-    async fn consider(
-        &self,
-        path: &str,
-        document: &Document,
-        asks: &[Ask],
-    ) -> Result<Result<Answer, GateReport>, Halt> {
-        let now = self.ports.clock.now();
-        let signature =
-            self.ports.signatures.observe(&document.bytes, now).await.map_err(|e| self.halt(e))?;
-        let mut refusal = GateReport { gate: GateId::FailureEscalation, checks: Vec::new() };
-        for ask in asks {
-            let request = self.ports.kb.read(&ask.request_path).await.map_err(|e| self.halt(e))?;
-            let facts = AuthorizationFacts {
-                ask: ask.clone(),
-                signature: signature.clone(),
-                policy: self.sidecar.settings.approval.clone(),
-                now,
-                creator_fingerprint: self.sidecar.creation.fingerprint.clone(),
-                creator_actor: self.sidecar.created_by.clone(),
-                used_before: self
-                    .sidecar
-                    .sovereign_approvals
-                    .iter()
-                    .any(|a| a.sha256 == Some(document.sha256)),
-                edited_after_validation: self
-                    .sidecar
-                    .sovereign_approvals
-                    .iter()
-                    .any(|a| a.approval_kb_id == path && a.sha256 != Some(document.sha256)),
-                request_sha256_live: request.map(|d| d.sha256),
-            };
-            match verify(&facts, &authorization::judge(&facts), document.sha256) {
-                Ok(approval) => {
-                    let gate = ask.gate.parse().unwrap_or(GateId::FailureEscalation);
-                    let mut own = if approval.allows() { self.own_checks(gate) } else { Vec::new() };
-                    own.retain(|check| !check.ok);
-                    if !own.is_empty() {
-                        refusal = GateReport { gate, checks: own };
-                        continue;
-                    }
-                    return Ok(Ok(Answer {
-                        path: path.to_owned(),
-                        sha256: document.sha256,
-                        ask: ask.clone(),
-                        approval,
-                    }));
-                }
-                Err(NotVerified(report)) => {
-                    let better =
-                        refusal.checks.is_empty() || report.failures().len() < refusal.failures().len();
-                    if better {
-                        refusal = report;
-                    }
-                }
-            }
-        }
-        Ok(Err(refusal))
-    }
-
-    /// Records a document that was not accepted; the same one is recorded once.
-    async fn remember(&mut self, considered: &Considered) -> Result<(), Halt> {
-        if self.sidecar.considered.contains(considered) {
-            return Ok(());
-        }
-        self.sidecar.considered.push(considered.clone());
-        let extra = self.sidecar.considered.len().saturating_sub(CONSIDERED_MAX);
-        self.sidecar.considered.drain(..extra);
-        self.persist().await
-    }
-
     /// The last approving record for a gate.
     pub(super) fn approval(&self, gate: &str) -> Result<ApprovalRecord, Halt> {
         self.last_decision(gate)
     }
 
     fn last_decision(&self, gate: &str) -> Result<ApprovalRecord, Halt> {
+        Ok(self.numbered_decision(gate)?.1)
+    }
+
+    /// The last decision at a gate, with the number of its effect.
+    pub(super) fn numbered_decision(&self, gate: &str) -> Result<(u32, ApprovalRecord), Halt> {
         let missing = || Halt::stop(StopReason::Internal, format!("no decision at {gate} is recorded"));
-        self.sidecar.sovereign_approvals.iter().rev().find(|a| a.gate == gate).cloned().ok_or_else(missing)
+        self.sidecar.last_decision(gate).map(|(n, record)| (n, record.clone())).ok_or_else(missing)
     }
 
     /// The approval's bytes as validated.
     pub(super) async fn approval_document(&self, record: &ApprovalRecord) -> Result<String, Halt> {
+        if record.decision != ReviewVerdict::Approve.as_str() {
+            // heard once, it counts, whatever became of the document
+            let asks = self.stored_asks().await?;
+            let mut stored = asks.into_iter().flat_map(|ask| ask.answers).map(|a| a.answer);
+            if let Some(answer) = stored.find(|answer| Some(answer.sha256()) == record.sha256) {
+                return Ok(answer.document);
+            }
+        }
         let recheck = Recheck::unexpired(record);
         self.recheck(&recheck).await?;
         let found = self.ports.kb.read(&record.approval_kb_id).await.map_err(|e| self.halt(e))?;
@@ -303,15 +234,11 @@ impl Run<'_> {
         }
         let kinds = stop_kinds(&self.sidecar, &stop).into_iter().filter(|k| *k != EscalationKind::Void);
         let asks: Vec<Ask> = kinds.map(|k| ask_for_stop(&self.sidecar, &stop, k)).collect();
-        let answer = match self.search(&asks, approval_prefix(GateId::FailureEscalation)).await? {
-            Search::Answer(answer) => *answer,
-            Search::Nothing(_) => return Ok(Some(Outcome::Stopped(stop))),
-        };
-        if answer.approval.decision() != ReviewVerdict::Approve {
-            return Ok(Some(Outcome::Stopped(stop)));
+        let heard = self.search(&asks, approval_prefix(GateId::FailureEscalation)).await?;
+        match heard.valid.first().filter(|answer| answer.approval.allows()) {
+            Some(answer) => self.accept_answer(answer).await.map(|()| None),
+            None => Ok(Some(Outcome::Stopped(stop))),
         }
-        self.accept_answer(&answer).await?;
-        Ok(None)
     }
 
     async fn accept_answer(&mut self, answer: &Answer) -> Result<(), Halt> {
@@ -351,8 +278,11 @@ impl Run<'_> {
             effects.push((EffectName::Sg2Request, intent.occurrence));
         }
         if intent.name == REFUSAL {
-            effects.push((EffectName::Sg1Review, intent.occurrence));
-            effects.push((EffectName::Sg2Review, intent.occurrence));
+            for (effect, gate) in
+                [(EffectName::Sg1Review, GateId::CutAuthz), (EffectName::Sg2Review, GateId::LifecycleAuthz)]
+            {
+                effects.extend(self.sidecar.last_decision(gate.as_str()).map(|(n, _)| (effect, n)));
+            }
         }
         for (effect, occurrence) in effects {
             self.adopt(effect, occurrence).await?;
@@ -421,30 +351,6 @@ impl Run<'_> {
 
 /// Name of the intent that carries out a refusal.
 const REFUSAL: &str = "refusal";
-
-/// How the file name of a document begins that may answer at this gate (spec 2 §2).
-#[must_use]
-pub const fn approval_prefix(gate: GateId) -> &'static str {
-    match gate {
-        GateId::CutAuthz => "SG1-cut-authz-approval",
-        GateId::FailureEscalation => "SG3-",
-        _ => "SG2-lifecycle-authz-approval",
-    }
-}
-
-fn considered(path: &str, document: &Document, report: &GateReport) -> Considered {
-    let first = report.failures().into_iter().next().cloned();
-    let (invariant, detail) = first.map_or_else(
-        || ("approval.decision".to_owned(), String::new()),
-        |c| (c.invariant, format!("expected {}, observed {}", c.expected, c.observed)),
-    );
-    Considered {
-        approval_kb_id: path.to_owned(),
-        sha256: document.sha256,
-        invariant,
-        detail: detail.chars().take(300).collect::<String>().to_string(),
-    }
-}
 
 impl Recheck {
     /// What must still hold when the transaction is open.

@@ -27,6 +27,7 @@ use crate::stop::StopReason;
 impl Run<'_> {
     /// IG_closeout: documents 1 to 12 stand with their hashes; the index is free for the line.
     pub(super) async fn closeout(&mut self) -> Result<Acted, Halt> {
+        self.documents_stand().await?;
         let filed = self.standing_documents();
         let mut documents = Vec::with_capacity(filed.len());
         for document in &filed {

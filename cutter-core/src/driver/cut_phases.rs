@@ -44,6 +44,7 @@ impl Run<'_> {
         // What a lost attempt committed stands: neither backup nor approval is asked about again.
         if !(self.adopting && self.committed(EffectName::LegA).await?) {
             self.backup_stands().await?;
+            self.documents_stand().await?;
             self.store_approval(&intent, "SG_cut_authz", EffectName::Sg1Review, Phase::CutLegA).await?;
         }
         let change_set_id = intent.id("change_set")?;
@@ -215,8 +216,8 @@ impl Run<'_> {
         effect: EffectName,
         phase: Phase,
     ) -> Result<(), Halt> {
-        let record = self.approval(gate)?;
-        if self.adopting && self.adopt(effect, record.occurrence).await? {
+        let (number, record) = self.numbered_decision(gate)?;
+        if self.adopting && self.adopt(effect, number).await? {
             return Ok(());
         }
         let document = self.approval_document(&record).await?;
@@ -257,7 +258,7 @@ impl Run<'_> {
         self.perform(Performance {
             act: Act::Review(&write),
             effect,
-            occurrence: record.occurrence,
+            occurrence: number,
             payload,
             intent,
             phase,

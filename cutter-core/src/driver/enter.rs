@@ -104,7 +104,7 @@ impl Run<'_> {
             EffectName::Sg2Review => "SG_lifecycle_authz",
             _ => return 1,
         };
-        self.sidecar.approval(gate).map_or(1, |a| a.occurrence)
+        self.sidecar.last_decision(gate).map_or(1, |(n, _)| n)
     }
 
     async fn act(&mut self, phase: Phase) -> Result<Acted, Halt> {

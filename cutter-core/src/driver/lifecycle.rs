@@ -22,6 +22,7 @@ impl Run<'_> {
     pub(super) async fn lifecycle_enact(&mut self) -> Result<Acted, Halt> {
         let intent = self.intent()?.clone();
         if !(self.adopting && self.committed(EffectName::Enact).await?) {
+            self.documents_stand().await?;
             let (gate, effect) = ("SG_lifecycle_authz", EffectName::Sg2Review);
             self.store_approval(&intent, gate, effect, Phase::LifecycleEnact).await?;
         }

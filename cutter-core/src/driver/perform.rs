@@ -5,19 +5,22 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use super::DriveError;
+use super::listen::is_junk;
 use super::run::{Halt, Run};
 use crate::command::same_payload;
 use crate::digest::Digest;
 use crate::drift;
 use crate::gate::GateReport;
+use crate::inspect::restore::relied_on;
 use crate::intent::Intent;
-use crate::machine::run::{GateId, Phase};
+use crate::machine::run::{GateId, Phase, Stage};
 use crate::port::database::{Begun, Fence};
 use crate::port::effect::{
     EffectContext, EffectFacts, EffectKey, EffectName, EffectRecord, ExecutorEffect, ReviewVerdict,
     ReviewWrite, Verdict, WriteVerifyWrite,
 };
 use crate::port::{PortErrorKind, PortResult};
+use crate::sidecar::ApprovalRecord;
 use crate::stop::StopReason;
 
 /// An effect together with the principal that may perform it.
@@ -180,7 +183,15 @@ impl Run<'_> {
                     // Deadlock, serialisation, lock timeout: nothing was written; same ids again.
                     self.ports.clock.sleep(20 << attempt).await;
                 }
-                Err(error) => return Err(self.halt(error)),
+                Err(error) => {
+                    if matches!(error.kind, PortErrorKind::Denied | PortErrorKind::Conflict)
+                        && p.recheck.is_some()
+                    {
+                        // the database may have heard a refusal first
+                        self.hear_before_commit().await?;
+                    }
+                    return Err(self.halt(error));
+                }
             }
         }
         Err(Halt::stop(
@@ -253,9 +264,45 @@ impl Run<'_> {
             return Err(Halt::drift(&after));
         }
         match &p.recheck {
+            Some(recheck) if matches!(p.act, Act::Execute(_)) => {
+                self.recheck(recheck).await?;
+                self.hear_before_commit().await
+            }
             Some(recheck) => self.recheck(recheck).await,
             None => Ok(()),
         }
+    }
+
+    /// What was filed, and the answers that committed effects rely on, must still be what they were:
+    /// before an approval is spent, and before the run is closed. Whoever changed one can have it put
+    /// back; the run goes on then.
+    pub(super) async fn documents_stand(&self) -> Result<(), Halt> {
+        for (path, sha256) in relied_on(&self.sidecar) {
+            let observed = match self.ports.kb.read(&path).await {
+                Ok(Some(document)) if document.sha256 == sha256 => continue,
+                Ok(found) => found.map_or_else(|| "absent".to_string(), |d| d.sha256.to_hex()),
+                Err(error) if is_junk(error.kind) => error.to_string(),
+                Err(error) => return Err(self.halt(error)),
+            };
+            let own = |a: &ApprovalRecord| a.approval_kb_id == path && a.sha256 == Some(sha256);
+            if self.sidecar.sovereign_approvals.last().is_some_and(own) && self.asking() {
+                // the one that is about to be relied on is read again by itself
+                continue;
+            }
+            return Err(Halt::stop(
+                StopReason::KbConflict,
+                format!(
+                    "{path}: expected sha256 {sha256} as recorded, observed {observed}; next: cutter kb restore \
+                     --run-id {}",
+                    self.sidecar.run_id
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    fn asking(&self) -> bool {
+        matches!(self.stage(), Ok(Stage::AwaitingCutAuthorization | Stage::AwaitingLifecycleAuthorization))
     }
 
     /// Reads an approval again: it must be there, unedited and not expired.

@@ -11,9 +11,9 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec;
 
-use super::authorize::{Search, approval_prefix};
 use super::create::{Begin, begin_run};
 use super::enter::{Acted, ids_of};
+use super::listen::approval_prefix;
 use super::resume::open;
 use super::run::{Halt, Run};
 use super::{Caller, DriveError, Driven, NewRun, Outcome, Ports};
@@ -22,7 +22,6 @@ use crate::gate::{Check, GateReport};
 use crate::id::RunId;
 use crate::machine::run::{GateId, Phase, Stage};
 use crate::naming::{AuthorizationGate, DocumentName, utc_date};
-use crate::port::effect::ReviewVerdict;
 use crate::stop::StopReason;
 
 /// Begins a run (replay check, creation, claim, lock) and takes it through eleven phases that do
@@ -162,12 +161,11 @@ impl Run<'_> {
     async fn answered(&mut self) -> Result<Option<Outcome>, Halt> {
         let Some(ask) = self.sidecar.ask.clone() else { return Ok(None) };
         let gate = GateId::LifecycleAuthz;
-        let answer = match self.search(core::slice::from_ref(&ask), approval_prefix(gate)).await? {
-            Search::Answer(answer) if answer.approval.decision() == ReviewVerdict::Approve => answer,
-            Search::Answer(_) => return Ok(Some(Outcome::Paused { ask, invalid: vec![] })),
-            Search::Nothing(invalid) => return Ok(Some(Outcome::Paused { ask, invalid })),
+        let heard = self.search(core::slice::from_ref(&ask), approval_prefix(gate)).await?;
+        let Some(answer) = heard.valid.first().filter(|answer| answer.approval.allows()) else {
+            return Ok(Some(Outcome::Paused { ask, invalid: heard.invalid }));
         };
-        let record = self.approval_record(gate, &answer);
+        let record = self.approval_record(gate, answer);
         self.sidecar.sovereign_approvals.push(record);
         self.sidecar.ask = None;
         let intent = self.choose(Phase::LifecycleEnact.as_str(), 1, ids_of(Phase::LifecycleEnact), false);

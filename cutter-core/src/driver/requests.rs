@@ -46,8 +46,8 @@ impl Run<'_> {
             _ => (GateId::LifecycleAuthz, AuthorizationGate::Lifecycle),
         };
         let ids: &[&str] = match gate {
-            GateId::CutAuthz => &[],
-            _ => &["effect.sg2_request", "review_decision"],
+            GateId::CutAuthz => &["effect.sg1_review", "approval", "review_decision", "review_history"],
+            _ => &["effect.sg2_request", "review_decision", "effect.sg2_review", "approval"],
         };
         let intent = self.choose(gate.as_str(), occurrence, ids, true);
         if gate == GateId::LifecycleAuthz {
@@ -229,6 +229,7 @@ impl Run<'_> {
 
     /// The request row at SG_2, then the document.
     async fn publish_request(&mut self) -> Result<(), Halt> {
+        self.store_ask().await?;
         if self.intent()?.name == GateId::LifecycleAuthz.as_str() {
             self.insert_request_row().await?;
         }
@@ -302,12 +303,7 @@ impl Run<'_> {
             // the next request is a row of its own, and there is none yet
             self.sidecar.drift_pins.0.insert(drift::REVIEW_DECISIONS.to_owned(), "0".to_owned());
         }
-        for phase in [Phase::CutLegA, Phase::LifecycleEnact] {
-            let running = self.sidecar.phases.get(phase.as_str());
-            if running.is_some_and(|r| r.result == crate::sidecar::PhaseResult::Running) {
-                self.sidecar.phases.remove(phase.as_str());
-            }
-        }
+        self.forget_running();
         self.prepare_request(stage, occurrence).await
     }
 

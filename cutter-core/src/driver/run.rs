@@ -12,6 +12,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 use uuid::Uuid;
 
+use super::listen::Heard;
 use super::{Caller, DriveError, Ports};
 use crate::canonical;
 use crate::digest::Digest;
@@ -145,6 +146,8 @@ pub(super) struct Run<'p> {
     pub(super) adopting: bool,
     /// The stopped sidecar that a resume left, until the next write makes that durable.
     pub(super) left: Option<Box<Sidecar>>,
+    /// What was heard while the transaction at hand was open.
+    pub(super) heard: Heard,
     last_tick: Timestamp,
     _lock: Box<dyn RunLock>,
 }
@@ -169,6 +172,7 @@ impl<'p> Run<'p> {
             explicit_approval: None,
             adopting: true,
             left: None,
+            heard: Heard::default(),
             last_tick,
             _lock: lock,
         }

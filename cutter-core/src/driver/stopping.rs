@@ -393,7 +393,7 @@ impl Run<'_> {
         let stop = self.sidecar.stops.get(i)?.clone();
         let stored = self.ports.runs.load_revision(&self.sidecar.run_id, stop.revision).await.ok()??;
         let at_stop = Sidecar::from_bytes(&stored.bytes).ok()?;
-        let text = stop_report(&at_stop, &stop).ok()?;
+        let text = report_of_stop(&at_stop, &stop).ok()?;
         let outbox = Outbox {
             name: stop.name,
             sha256: Digest::of(text.as_bytes()),
@@ -425,10 +425,10 @@ impl Run<'_> {
 }
 
 /// The stop-route report: a function of the sidecar as it stood when the stop was written.
-pub(super) fn stop_report(
-    sidecar: &Sidecar,
-    stop: &StopRecord,
-) -> Result<String, crate::report::ReportError> {
+///
+/// # Errors
+/// If a value cannot be shown on the line that it needs.
+pub fn report_of_stop(sidecar: &Sidecar, stop: &StopRecord) -> Result<String, crate::report::ReportError> {
     let dump = serde_json::to_string_pretty(sidecar).unwrap_or_default();
     let asks = stop_kinds(sidecar, stop).into_iter().map(|kind| ask_for_stop(sidecar, stop, kind)).collect();
     render_stop(&StopReport {

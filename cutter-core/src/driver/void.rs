@@ -5,8 +5,8 @@ use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 
-use super::authorize::{Answer, Search};
 use super::create::state_of;
+use super::listen::Answer;
 use super::perform::{Act, Performance};
 use super::resume::open;
 use super::run::{Halt, Run, Stopping, payload_digest};
@@ -16,7 +16,7 @@ use crate::gate::{stored_approval, void as gate};
 use crate::id::RunId;
 use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
 use crate::naming::EscalationKind;
-use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, ReviewVerdict, ReviewWrite, VoidWrite};
+use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, ReviewWrite, VoidWrite};
 use crate::sidecar::{ApprovalRecord, StopRecord};
 use crate::stop::{Slug, StopReason};
 
@@ -105,10 +105,11 @@ impl Run<'_> {
         let missing = || Halt::stop(StopReason::Internal, "a stopped run holds no record of why");
         let stop = self.sidecar.stops.last().cloned().ok_or_else(missing)?;
         let ask = ask_for_stop(&self.sidecar, &stop, EscalationKind::Void);
-        let answer = match self.search(core::slice::from_ref(&ask), "SG3-void-approval").await? {
-            Search::Answer(answer) if answer.approval.decision() == ReviewVerdict::Approve => *answer,
-            Search::Answer(_) => return Ok(self.as_it_stands(stop)),
-            Search::Nothing(invalid) => return Ok(Outcome::Paused { ask, invalid }),
+        let heard = self.search(core::slice::from_ref(&ask), "SG3-void-approval").await?;
+        let answer = match heard.valid.into_iter().next() {
+            Some(answer) if answer.approval.allows() => answer,
+            Some(_) => return Ok(self.as_it_stands(stop)),
+            None => return Ok(Outcome::Paused { ask, invalid: heard.invalid }),
         };
         // Whatever drifted is what is voided: the pins follow the live state from here.
         for effect in EffectName::ALL {

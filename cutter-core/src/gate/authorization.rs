@@ -133,9 +133,9 @@ pub fn judge(facts: &AuthorizationFacts) -> GateReport {
     };
     let (fields, errors) = text.map_or_else(Default::default, approval::scan);
     let mut checks = Vec::new();
-    signature(facts, signer, signed_at, &fields, &mut checks);
-    checks.push(well_formed(text, &fields, &errors));
     let refuses = fields.get("decision").is_some_and(|d| d == "defer" || d == "reject");
+    signature(facts, signer, signed_at, &fields, refuses, &mut checks);
+    checks.push(well_formed(text, &fields, &errors));
     checks.push(ask_complete(&facts.ask, refuses));
     let same =
         |id: &str, expected: &str, key: &str| Check::equal_some(id, &expected.to_owned(), fields.get(key));
@@ -149,15 +149,21 @@ pub fn judge(facts: &AuthorizationFacts) -> GateReport {
     for (key, value) in ask.ordered() {
         checks.push(same(&format!("approval.{key}"), value, key));
     }
-    checks.push(request_unedited(facts));
+    checks.push(request_unedited(facts, refuses));
     let expires = fields.get("expires").map_or(ABSENT, String::as_str);
-    let live = expires == "never" || expires.parse::<Timestamp>().is_ok_and(|t| t > facts.now);
-    checks.push(Check::new("approval.not_expired", format!("never or after {}", facts.now), expires, live));
+    let live = expires == "never" || expires.parse::<Timestamp>().is_ok_and(|t| refuses || t > facts.now);
+    let expected = match refuses {
+        true => "never, or any time: a refusal does not expire".to_owned(),
+        false => format!("never or after {}", facts.now),
+    };
+    checks.push(Check::new("approval.not_expired", expected, expires, live));
     let said = |yes: bool, text: &'static str, other: &'static str| if yes { text } else { other };
     let used = said(facts.used_before, "used before", "unused");
     checks.push(Check::new("approval.single_use", "unused", used, !facts.used_before));
     let edited = said(facts.edited_after_validation, "edited", "unedited");
-    checks.push(Check::new("approval.unedited", "unedited", edited, !facts.edited_after_validation));
+    // who turns an approval into a refusal means it
+    let fine = refuses || !facts.edited_after_validation;
+    checks.push(Check::new("approval.unedited", "unedited", edited, fine));
     GateReport::new(gate_of(ask), checks)
 }
 
@@ -172,10 +178,12 @@ fn signature(
     signer: Option<&str>,
     signed_at: Option<Timestamp>,
     fields: &BTreeMap<String, String>,
+    refuses: bool,
     checks: &mut Vec<Check>,
 ) {
     let policy = &facts.policy;
-    let optional = policy.signature == SignaturePolicy::Optional;
+    // a refusal is signed, whatever the policy
+    let optional = policy.signature == SignaturePolicy::Optional && !refuses;
     let unsigned = matches!(facts.signature, SignatureFacts::Unsigned { .. });
     let excused = unsigned && optional;
     let observed = match &facts.signature {
@@ -191,7 +199,12 @@ fn signature(
     checks.push(Check::new("approval.signature", expected, observed, good || excused));
 
     let actor = fields.get("actor").map_or("", String::as_str);
-    let owners = signer.map(|s| policy.actors_of(s)).unwrap_or_default();
+    let mut owners = signer.map(|s| policy.actors_of(s)).unwrap_or_default();
+    let created = normal_fingerprint(&facts.creator_fingerprint);
+    if refuses && owners.is_empty() && signer.is_some_and(|s| normal_fingerprint(s) == created) {
+        // who began a run may refuse it
+        owners.push(&facts.creator_actor);
+    }
     let shown = if owners.is_empty() { "nobody".to_owned() } else { owners.join(", ") };
     if excused {
         let known = policy.approvers.iter().any(|a| a.actor == actor);
@@ -204,16 +217,25 @@ fn signature(
         checks.push(Check::new("approval.actor_matches_key", shown, actor, owners.contains(&actor)));
     }
     checks.push(match &facts.ask.expected_actor {
-        Some(wanted) => {
+        Some(wanted) if !refuses => {
             Check::new("approval.expected_actor", wanted, actor, wanted == actor && !actor.is_empty())
         }
-        None => Check::new("approval.expected_actor", "any approver", actor, !actor.is_empty()),
+        _ => Check::new("approval.expected_actor", "any approver", actor, !actor.is_empty()),
     });
-    checks.push(not_creator(facts, signer, actor, excused));
+    checks.push(not_creator(facts, signer, actor, excused, refuses));
 }
 
-fn not_creator(facts: &AuthorizationFacts, signer: Option<&str>, actor: &str, excused: bool) -> Check {
+fn not_creator(
+    facts: &AuthorizationFacts,
+    signer: Option<&str>,
+    actor: &str,
+    excused: bool,
+    refuses: bool,
+) -> Check {
     let id = "approval.not_creator";
+    if refuses {
+        return Check::new(id, "anyone may refuse", actor, true);
+    }
     if !facts.policy.approver_not_creator {
         return Check::new(id, "anyone, as the policy allows", actor, true);
     }
@@ -277,8 +299,11 @@ fn ask_complete(ask: &Ask, refuses: bool) -> Check {
     Check { expected: "complete".into(), ..Check::empty(id, &found) }
 }
 
-fn request_unedited(facts: &AuthorizationFacts) -> Check {
+fn request_unedited(facts: &AuthorizationFacts, refuses: bool) -> Check {
     let id = "approval.request_unedited";
+    if refuses {
+        return Check::new(id, "whatever became of the request", "a refusal", true);
+    }
     match facts.ask.required.get(field::REQUEST_SHA256) {
         Some(wanted) => Check::equal_some(id, wanted, facts.request_sha256_live.map(|d| d.to_hex()).as_ref()),
         // a stop goes on even while its report is still owed to the knowledge base (PROTOCOL §2)

@@ -116,14 +116,17 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// An approval document and a nonce are each used once, by any run.
+    /// An approval document is used once, by any run, and a nonce is approved once.
     fn unused_approval(&self, write: &ReviewWrite) -> PortResult<()> {
         for row in self.tables.approvals.values() {
             let what = if row.approval_id == write.approval_id {
                 "id"
             } else if row.sha256 == write.sha256 {
                 "document"
-            } else if row.nonce == write.nonce {
+            } else if row.nonce == write.nonce
+                && row.decision == ReviewVerdict::Approve
+                && write.decision == ReviewVerdict::Approve
+            {
                 "nonce"
             } else {
                 continue;

@@ -13,12 +13,13 @@ use alloc::vec::Vec;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::observe;
 use super::rows::{DocumentRow, FenceRow, Lifecycle, Tables, VersionRow};
 use super::transaction::{Effect, Performed, Written, assert_fence, perform, record};
 use super::world::{Data, Process};
+use super::{asks, observe};
 use crate::digest::Digest;
 use crate::id::RunId;
+use crate::port::ask::{AnswerWrite, AskWrite, StoredAsk};
 use crate::port::database::{
     Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
     GrantSnapshot, PendingEffect, Reader, Registered, ReviewWrite, Reviewer, RunEvidence, SourceFacts,
@@ -92,6 +93,10 @@ impl Reader for MemoryDatabase {
 
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>> {
         self.0.call(PORT, "units", |data| Ok(units(&data.tables, query)))
+    }
+
+    async fn asks(&self, run_id: &RunId) -> PortResult<Vec<StoredAsk>> {
+        self.0.call(PORT, "asks", |data| Ok(asks::of_run(&data.tables, run_id)))
     }
 
     async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence> {
@@ -243,6 +248,13 @@ impl Executor for MemoryDatabase {
         })
     }
 
+    async fn open_ask(&self, fence: &Fence, ask: &AskWrite) -> PortResult<()> {
+        self.0.call(PORT, "open_ask", |data| {
+            assert_fence(&data.tables, fence, "open_ask")?;
+            asks::open(&mut data.tables, fence, ask)
+        })
+    }
+
     async fn begin(&self, cx: &EffectContext, effect: &ExecutorEffect) -> PortResult<Begun> {
         self.open(cx, Effect::Executor(effect.clone()))
     }
@@ -304,6 +316,14 @@ fn register(data: &mut Data, registration: &SourceRegistration) -> PortResult<Re
 
 #[async_trait]
 impl Reviewer for MemoryDatabase {
+    async fn record_answers(&self, run_id: &RunId, answers: &[AnswerWrite]) -> PortResult<()> {
+        self.0.call(PORT, "record_answers", |data| {
+            answers.iter().try_for_each(|answer| asks::record(&mut data.tables, run_id, answer))?;
+            data.commits += 1;
+            Ok(())
+        })
+    }
+
     async fn begin(&self, cx: &EffectContext, effect: &ReviewWrite) -> PortResult<Begun> {
         self.open(cx, Effect::Review(effect.clone()))
     }
@@ -364,7 +384,7 @@ impl PendingEffect for Pending {
 impl Pending {
     fn commit(self: Box<Self>, data: &mut Data, op: &str, verdict: Verdict) -> PortResult<EffectRecord> {
         let Self { cx, effect, written, seen, .. } = *self;
-        assert_fence(&data.tables, &cx, op)?;
+        assert_fence(&data.tables, &cx.fence, op)?;
         let failing = verdict == Verdict::CommitFailure && matches!(effect, Effect::WriteVerify(_));
         let moved = seen != (data.commits, data.alterations);
         let again = |failing| match perform(&data.tables, &data.catalogue, &cx, &effect, failing)? {

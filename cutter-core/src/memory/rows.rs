@@ -18,6 +18,7 @@ use crate::cut_request::{CutRequest, Transition};
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::machine::backlog::BacklogState;
+use crate::port::ask::StoredAsk;
 use crate::port::effect::{EffectKey, EffectRecord, ReviewVerdict};
 
 #[derive(Debug, Clone, Serialize)]
@@ -273,6 +274,8 @@ pub(super) struct Tables {
     pub(super) decisions: BTreeMap<Uuid, DecisionRow>,
     pub(super) approvals: BTreeMap<Uuid, ApprovalRow>,
     pub(super) approval_uses: BTreeMap<Uuid, ApprovalUseRow>,
+    /// By run, gate and occurrence.
+    pub(super) asks: BTreeMap<(RunId, String, u32), StoredAsk>,
     pub(super) change_sets: BTreeMap<Uuid, ChangeSetRow>,
     pub(super) voids: BTreeMap<Uuid, VoidRow>,
     pub(super) units: BTreeMap<Uuid, UnitRecord>,

@@ -13,11 +13,12 @@ use alloc::string::{String, ToString};
 
 use uuid::Uuid;
 
+use super::asks;
 use super::observe::{self, Catalogue};
 use super::rows::{ApprovalUseRow, HistoryRow, Tables};
 use crate::command::same_payload;
 use crate::machine::backlog::{BACKLOG, BacklogState};
-use crate::port::database::StructuralFacts;
+use crate::port::database::{Fence, StructuralFacts};
 use crate::port::effect::{
     EffectContext, EffectFacts, EffectName, EffectRecord, ExecutorEffect, ReviewVerdict, ReviewWrite,
     Verdict, WriteVerifyWrite, fact,
@@ -96,7 +97,7 @@ pub(super) fn perform(
 ) -> PortResult<Performed> {
     let op = format!("begin {}", cx.key.effect);
     let invalid = |message: String| PortError::new("database", op.clone(), PortErrorKind::Invalid, message);
-    assert_fence(tables, cx, &op)?;
+    assert_fence(tables, &cx.fence, &op)?;
     if cx.key.run_id != cx.fence.run_id || cx.survey.run_id != cx.fence.run_id {
         return Err(invalid(format!(
             "expected one run in fence, key and survey, observed {}",
@@ -152,8 +153,7 @@ pub(super) fn perform(
 }
 
 /// The first statement of every writing transaction (PROTOCOL §3).
-pub(super) fn assert_fence(tables: &Tables, cx: &EffectContext, op: &str) -> PortResult<()> {
-    let fence = &cx.fence;
+pub(super) fn assert_fence(tables: &Tables, fence: &Fence, op: &str) -> PortResult<()> {
     match tables.fences.get(&fence.run_id) {
         Some(row)
             if row.epoch == fence.epoch
@@ -312,6 +312,9 @@ impl Tx<'_> {
             self.tables.approvals.get(&approval_id).is_some_and(|a| a.decision == ReviewVerdict::Approve);
         if !consents {
             self.refuse(format!("approval {approval_id} does not approve"));
+        }
+        if let Err(why) = asks::heard(&self.tables, &self.cx.key, approval_id) {
+            self.refuse(why);
         }
     }
 

@@ -37,6 +37,7 @@ use crate::digest::Digest;
 use crate::id::RunId;
 use crate::vocabulary::Vocabulary;
 
+pub use super::ask::*;
 pub use super::effect::*;
 
 /// Who drives a run now. Taken once per driver process and again after every reconnect
@@ -330,6 +331,9 @@ pub trait Reader: Send + Sync {
     ) -> PortResult<StructuralFacts>;
     /// Stored units, in document order.
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>>;
+    /// The asks of a run with the answers to each, in order of gate and occurrence; the answers in the
+    /// order in which they were stored.
+    async fn asks(&self, run_id: &RunId) -> PortResult<Vec<StoredAsk>>;
     /// Everything stored about a run.
     async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence>;
 }
@@ -363,13 +367,22 @@ pub trait Executor: Send + Sync {
     /// ends, the transactions of the former holder, so that whatever is read afterwards is
     /// final (PROTOCOL §3).
     async fn take_fence(&self, run_id: &RunId, document_id: &str, holder: Uuid) -> PortResult<Fence>;
-    /// Performs an effect up to, not including, COMMIT.
+    /// Stores an ask under the fence. The same ask again is fine; another one at the same gate and
+    /// occurrence is `Conflict`. Durable on return.
+    async fn open_ask(&self, fence: &Fence, ask: &AskWrite) -> PortResult<()>;
+    /// Performs an effect up to, not including, COMMIT. Leg A and enactment are refused (`Denied` or
+    /// `Conflict`) where the approval answers no stored ask, or a refusal of that ask is stored that
+    /// is not late.
     async fn begin(&self, cx: &EffectContext, effect: &ExecutorEffect) -> PortResult<Begun>;
 }
 
 /// The principal that stores a human's decision.
 #[async_trait]
 pub trait Reviewer: Send + Sync {
+    /// Stores valid answers to asks that are on record, each once; durable on return. One that is
+    /// stored when its ask has closed is kept as late. Refused (`Denied`) where a document does not
+    /// name the ask's nonce and its own decision.
+    async fn record_answers(&self, run_id: &RunId, answers: &[AnswerWrite]) -> PortResult<()>;
     /// As [`Executor::begin`].
     async fn begin(&self, cx: &EffectContext, effect: &ReviewWrite) -> PortResult<Begun>;
 }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use cutter_core::digest::Digest;
 use cutter_core::driver::Ports;
 use cutter_core::id::RunId;
+use cutter_core::port::ask::{AnswerWrite, AskWrite, StoredAsk};
 use cutter_core::port::backup::{BackupBlob, BackupSink, BackupTarget, TargetFacts};
 use cutter_core::port::database::{
     Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
@@ -206,6 +207,10 @@ impl Reader for Metered<dyn Reader> {
         self.meter.timed("reader.units", self.inner.units(query)).await
     }
 
+    async fn asks(&self, run_id: &RunId) -> PortResult<Vec<StoredAsk>> {
+        self.meter.timed("reader.asks", self.inner.asks(run_id)).await
+    }
+
     async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence> {
         self.meter.timed("reader.evidence", self.inner.evidence(run_id)).await
     }
@@ -261,6 +266,12 @@ impl Executor for Metered<dyn Executor> {
         Ok(fence)
     }
 
+    async fn open_ask(&self, fence: &Fence, ask: &AskWrite) -> PortResult<()> {
+        self.meter.timed("executor.open_ask", self.inner.open_ask(fence, ask)).await?;
+        self.meter.commits();
+        Ok(())
+    }
+
     async fn begin(&self, cx: &EffectContext, effect: &ExecutorEffect) -> PortResult<Begun> {
         if let ExecutorEffect::LegA(write) = effect {
             self.meter.with(|state| state.leg_a = Some(write.clone()));
@@ -271,6 +282,12 @@ impl Executor for Metered<dyn Executor> {
 
 #[async_trait]
 impl Reviewer for Metered<dyn Reviewer> {
+    async fn record_answers(&self, run_id: &RunId, answers: &[AnswerWrite]) -> PortResult<()> {
+        self.meter.timed("reviewer.record_answers", self.inner.record_answers(run_id, answers)).await?;
+        self.meter.commits();
+        Ok(())
+    }
+
     async fn begin(&self, cx: &EffectContext, effect: &ReviewWrite) -> PortResult<Begun> {
         self.meter.begun(cx, self.inner.begin(cx, effect)).await
     }

@@ -34,6 +34,8 @@ pub(crate) struct Signing {
     pub(crate) extra: BTreeMap<String, String>,
     /// Ask on a terminal before signing.
     pub(crate) ask_first: bool,
+    /// The request that was read already.
+    pub(crate) request_sha256: Option<Digest>,
 }
 
 /// A filed answer.
@@ -187,10 +189,33 @@ fn parse_expires(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {
     if end <= now { Err(wrong(end.to_string())) } else { Ok(end) }
 }
 
-/// On a terminal: shows the exact lines, and asks. Elsewhere the command itself is the word.
+/// What is signed is what was shown: the request is shown now, or the signer says which bytes were
+/// read. Then the exact lines, and the question.
 fn confirm(cx: &Context, asked: &Asked, text: &str, signing: &Signing) -> Result<(), Failure> {
-    if !signing.ask_first || cx.out.is_json() || !std::io::stdin().is_terminal() {
+    let observed = Digest::of(asked.text.as_bytes());
+    let run = asked.ask.required.get("run_id").map_or("RUN", String::as_str);
+    let word = Purpose::word_of(&asked.ask.approval_type);
+    match signing.request_sha256 {
+        Some(read) if read != observed => {
+            return Err(Failure::approval("the request is not the one that was read; nothing was signed")
+                .broken("approval.request_sha256", read.to_string(), observed.to_string())
+                .next(format!("cutter sovereign show --run-id {run} --for {word}")));
+        }
+        Some(_) => {}
+        None => {
+            cx.out.note(asked.text.trim_end());
+            cx.out.note(format!("{} {observed}\n", paint(WARN, "request sha256")));
+        }
+    }
+    let is_asked = std::io::stdin().is_terminal() && !cx.out.is_json();
+    if !signing.ask_first || (!is_asked && signing.request_sha256.is_some()) {
         return Ok(());
+    }
+    if !is_asked {
+        let verb = if signing.verdict == ReviewVerdict::Approve { "approve" } else { "refuse" };
+        return Err(Failure::usage("there is no terminal to ask at; nothing was signed").next(format!(
+            "cutter sovereign {verb} --run-id {run} --for {word} --request-sha256 {observed}   (or --yes)"
+        )));
     }
     cx.out.note(format!("{}\n", text.trim_end()));
     cx.out.note(match signing.verdict {

@@ -1,0 +1,145 @@
+//! `cutter kb`: putting a damaged knowledge base right. A person's command: no run revises documents.
+
+use std::collections::BTreeMap;
+
+use clap::{Args, Subcommand};
+use cutter_core::digest::Digest;
+use cutter_core::inspect::restore::{Copies, recorded};
+use cutter_core::port::database::Reader as _;
+use cutter_core::port::knowledge_base::CreateOutcome;
+use cutter_core::sidecar::Sidecar;
+use futures_executor::block_on;
+use serde::Serialize;
+
+use crate::app::Context;
+use crate::commands::RunArg;
+use crate::commands::orchestrate::load;
+use crate::exit_code::Exit;
+use crate::failure::{Failure, Outcome};
+use crate::render::{self, BAD, GOOD, HEAD, paint};
+use crate::wire;
+
+/// The knowledge base: put back what a run filed and relied on.
+#[derive(Debug, Args)]
+pub(crate) struct KbArgs {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Restore(RestoreArgs),
+}
+
+/// Put back documents of a run that were changed or removed.
+///
+/// Compares what the run's record says was filed, asked and answered with what stands in the
+/// knowledge base, and puts back the bytes with the recorded sha256: from the record's revisions,
+/// from the answers in the database, from earlier revisions of the document. What stood there is
+/// kept as a revision. Nothing else is ever written.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  cutter kb restore --run-id RUN
+  cutter kb restore --run-id RUN && cutter orchestrate resume --run-id RUN")]
+struct RestoreArgs {
+    #[command(flatten)]
+    run: RunArg,
+}
+
+/// What was done about one document.
+#[derive(Debug, Serialize)]
+struct Restored {
+    path: String,
+    sha256: Digest,
+    /// `created`, `revised` or `no_copy`.
+    did: &'static str,
+    /// What stood there.
+    observed: Option<Digest>,
+}
+
+pub(crate) fn run(cx: &Context, args: &KbArgs) -> Outcome {
+    match &args.command {
+        Command::Restore(args) => restore(cx, args),
+    }
+}
+
+fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
+    let config = cx.config()?;
+    let stores = wire::stores(&config)?;
+    let run_id = &args.run.run_id;
+    let sidecar = load(&stores, run_id)?;
+    let documents = recorded(&sidecar);
+    let mut damaged = BTreeMap::new();
+    for (path, sha256) in &documents {
+        let observed = match block_on(stores.kb.read(path)) {
+            Ok(found) => found.map(|document| (document.revision, document.sha256)),
+            // not a document that can be read; only a name that is free can be used then
+            Err(error) => {
+                return Err(Failure::from(error).next(format!("remove {path}, then run this again")));
+            }
+        };
+        if observed.map(|(_, found)| found) != Some(*sha256) {
+            damaged.insert(path.clone(), (*sha256, observed));
+        }
+    }
+    let mut copies = Copies::default();
+    if !damaged.is_empty() {
+        for revision in 1..=sidecar.revision {
+            let stored = block_on(stores.runs.load_revision(run_id, revision))?;
+            if let Some(before) = stored.and_then(|stored| Sidecar::from_bytes(&stored.bytes).ok()) {
+                copies.add_revision(&before);
+            }
+        }
+        for (path, (_, observed)) in &damaged {
+            for revision in 1..=observed.map_or(0, |(revision, _)| revision) {
+                if let Some(bytes) = wire::kb_revision(&config, path, revision)? {
+                    copies.add(bytes);
+                }
+            }
+        }
+        let answers = wire::reader(&config).and_then(|reader| Ok(block_on(reader.asks(run_id))?));
+        match answers {
+            Ok(asks) => copies.add_answers(&asks),
+            Err(failure) => cx.out.note(format!("the database was not asked for answers: {}", failure.what)),
+        }
+    }
+    let mut done = Vec::new();
+    for (path, (sha256, observed)) in damaged {
+        let did = match (copies.of(&sha256), observed) {
+            (None, _) => "no_copy",
+            (Some(bytes), None) => match block_on(stores.kb.create(&path, bytes))? {
+                CreateOutcome::Different { .. } => "no_copy",
+                CreateOutcome::Created | CreateOutcome::Identical => "created",
+            },
+            (Some(bytes), Some((revision, _))) => {
+                wire::kb_revise(&config, &path, revision, bytes)?;
+                "revised"
+            }
+        };
+        done.push(Restored { path, sha256, did, observed: observed.map(|(_, found)| found) });
+    }
+    let missing = done.iter().filter(|d| d.did == "no_copy").count();
+    let next = match missing {
+        0 => format!("cutter orchestrate resume --run-id {run_id}"),
+        _ => format!("cutter verify --run-id {run_id}   (or put the bytes with that sha256 back by hand)"),
+    };
+    let machine = serde_json::json!({
+        "run_id": run_id, "documents": documents.len(), "restored": done, "missing": missing, "next": next,
+    });
+    let people = || {
+        let mut text = String::new();
+        for one in &done {
+            let word = match one.did {
+                "no_copy" => paint(BAD, "no copy anywhere"),
+                did => paint(GOOD, did),
+            };
+            text.push_str(&format!("{word} {} (sha256 {})\n", render::name(&one.path), one.sha256));
+        }
+        let stand = documents.len() - done.len();
+        text.push_str(&format!("{stand} of {} documents stood as recorded\n", documents.len()));
+        text.push_str(&format!("{} {next}\n", paint(HEAD, "next:")));
+        text
+    };
+    cx.out.result_as(if missing == 0 { Exit::DONE } else { Exit::EVIDENCE }, people, &machine)
+}

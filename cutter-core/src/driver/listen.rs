@@ -1,0 +1,320 @@
+//! Listening: every document that may answer is looked at, and a refusal outweighs any approval.
+//!
+//! Names of documents order nothing, and a document that cannot be read, or is no answer, blocks
+//! nobody: it is recorded with the first reason. The same is done again while the transaction that
+//! relies on an answer is open, so a refusal counts until that commits (PROTOCOL §2).
+
+use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::DriveError;
+use super::run::{Halt, Run};
+use crate::approval::{Ask, NotVerified, VerifiedApproval, verify};
+use crate::digest::Digest;
+use crate::gate::GateReport;
+use crate::gate::authorization::{self, AuthorizationFacts};
+use crate::machine::run::GateId;
+use crate::port::PortErrorKind;
+use crate::port::ask::{AnswerWrite, AskWrite, StoredAsk};
+use crate::port::effect::ReviewVerdict;
+use crate::port::knowledge_base::Document;
+use crate::sidecar::Considered;
+
+/// Documents that were not accepted are kept with the run, the first ones, at most so many.
+const CONSIDERED_MAX: usize = 20;
+
+/// A valid answer.
+#[derive(Clone)]
+pub(super) struct Answer {
+    pub(super) path: String,
+    pub(super) sha256: Digest,
+    pub(super) ask: Ask,
+    pub(super) approval: VerifiedApproval,
+    document: String,
+}
+
+impl Answer {
+    fn to_write(&self) -> AnswerWrite {
+        AnswerWrite {
+            gate: self.ask.gate.clone(),
+            occurrence: self.ask.occurrence,
+            decision: self.approval.decision(),
+            approval_kb_id: self.path.clone(),
+            document: self.document.clone(),
+            fingerprint: self.approval.fingerprint().unwrap_or_default().to_owned(),
+            actor: self.approval.actor().to_owned(),
+        }
+    }
+
+    /// What counts most comes first: no, not now, yes; then which was signed first. Of equal ones
+    /// the bytes decide, never the name.
+    fn rank(&self) -> (u8, jiff::Timestamp, Digest) {
+        let weight = match self.approval.decision() {
+            ReviewVerdict::Reject => 0,
+            ReviewVerdict::Defer => 1,
+            ReviewVerdict::Approve => 2,
+        };
+        (weight, self.approval.signed_at(), self.sha256)
+    }
+}
+
+/// What was heard at a gate.
+#[derive(Default)]
+pub(super) struct Heard {
+    /// Valid answers; the first one counts.
+    pub(super) valid: Vec<Answer>,
+    /// What was looked at and not accepted.
+    pub(super) invalid: Vec<Considered>,
+}
+
+impl Heard {
+    /// The refusal that counts, if there is one.
+    pub(super) fn refusal(&self) -> Option<&Answer> {
+        self.valid.first().filter(|answer| !answer.approval.allows())
+    }
+}
+
+impl Run<'_> {
+    /// Looks at every document that may answer, and records what was not accepted. An approval that
+    /// the operator named must be valid, and counts before other approvals; no refusal is passed over
+    /// for it.
+    pub(super) async fn search(&mut self, asks: &[Ask], prefix: &str) -> Result<Heard, Halt> {
+        let named = self.explicit_approval.take();
+        let mut heard = self.listen(asks, prefix).await?;
+        if let Some(path) = &named {
+            self.name_first(path, asks, &mut heard).await?;
+        }
+        self.remember(&heard.invalid).await?;
+        Ok(heard)
+    }
+
+    async fn name_first(&mut self, path: &str, asks: &[Ask], heard: &mut Heard) -> Result<(), Halt> {
+        let found = self.ports.kb.read(path).await.map_err(|e| self.halt(e))?;
+        let Some(document) = found else {
+            return Err(Halt::Abort(Box::new(DriveError::NotNow(format!(
+                "approval {path}: expected a document in the knowledge base, observed none"
+            )))));
+        };
+        let answer = match self.consider(path, &document, asks).await? {
+            Ok(answer) => answer,
+            Err(report) => {
+                self.remember(&[considered(path, document.sha256, &report)]).await?;
+                let (path, report) = (path.to_owned(), Box::new(report));
+                return Err(Halt::Abort(Box::new(DriveError::ApprovalInvalid { path, report })));
+            }
+        };
+        heard.valid.retain(|other| other.sha256 != answer.sha256);
+        let place = match answer.approval.allows() {
+            true => heard.valid.partition_point(|other| !other.approval.allows()),
+            false => heard.valid.partition_point(|other| other.rank() < answer.rank()),
+        };
+        heard.valid.insert(place, answer);
+        Ok(())
+    }
+
+    /// Looks at every document that may answer one of the asks, and at the answers that are stored.
+    /// Nothing is written.
+    pub(super) async fn listen(&self, asks: &[Ask], prefix: &str) -> Result<Heard, Halt> {
+        let mut heard = Heard::default();
+        let mut seen = BTreeSet::new();
+        for path in self.candidates(prefix).await? {
+            let document = match self.ports.kb.read(&path).await {
+                Ok(Some(document)) => document,
+                Ok(None) => continue,
+                Err(error) if is_junk(error.kind) => {
+                    heard.invalid.push(unreadable(&path, &error.to_string()));
+                    continue;
+                }
+                Err(error) => return Err(self.halt(error)),
+            };
+            match self.consider(&path, &document, asks).await? {
+                Ok(answer) => {
+                    if seen.insert(answer.sha256) {
+                        heard.valid.push(answer);
+                    }
+                }
+                Err(report) => heard.invalid.push(considered(&path, document.sha256, &report)),
+            }
+        }
+        for stored in self.stored_asks().await? {
+            for answer in stored.answers.into_iter().filter(|a| !a.late).map(|a| a.answer) {
+                // A document that was heard once counts, although it is gone from the knowledge base.
+                let refuses = answer.decision != ReviewVerdict::Approve;
+                let sha256 = answer.sha256();
+                if !refuses || !seen.insert(sha256) {
+                    continue;
+                }
+                let document = Document { bytes: answer.document.into_bytes(), revision: 1, sha256 };
+                if let Ok(answer) = self.consider(&answer.approval_kb_id, &document, asks).await? {
+                    heard.valid.push(answer);
+                }
+            }
+        }
+        heard.valid.sort_by_key(Answer::rank);
+        Ok(heard)
+    }
+
+    /// The asks of this run that are on record, where it came so far that it writes to a database.
+    pub(super) async fn stored_asks(&self) -> Result<Vec<StoredAsk>, Halt> {
+        match self.fence {
+            Some(_) => self.ports.reader.asks(&self.sidecar.run_id).await.map_err(|e| self.halt(e)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Stores the open ask; the same one again is fine.
+    pub(super) async fn store_ask(&self) -> Result<(), Halt> {
+        let Some(ask) = self.sidecar.ask.clone() else { return Ok(()) };
+        if !ask.required.contains_key(crate::approval::field::ROWS_DIGEST) {
+            // asked before requests named the rows: it is asked anew
+            return Ok(());
+        }
+        let intent = self.intent()?;
+        let write = AskWrite { ids: intent.ids.clone(), policy_head: None, at: intent.at, ask };
+        self.ports.executor.open_ask(self.fence()?, &write).await.map_err(|e| self.halt(e))
+    }
+
+    /// Stores valid answers to an ask that is on record; what stands there already is fine.
+    pub(super) async fn store_answers(&self, answers: &[Answer]) -> Result<(), Halt> {
+        let sovereign = |a: &&Answer| a.ask.gate != GateId::FailureEscalation.as_str();
+        let named = |a: &&Answer| a.ask.required.contains_key(crate::approval::field::ROWS_DIGEST);
+        let writes: Vec<AnswerWrite> =
+            answers.iter().filter(sovereign).filter(named).map(Answer::to_write).collect();
+        if writes.is_empty() || self.fence.is_none() {
+            return Ok(());
+        }
+        self.ports.reviewer.record_answers(&self.sidecar.run_id, &writes).await.map_err(|e| self.halt(e))
+    }
+
+    async fn candidates(&self, prefix: &str) -> Result<Vec<String>, Halt> {
+        let Some(folder) = &self.sidecar.kb_folder else { return Ok(Vec::new()) };
+        let listed = self.ports.kb.list(folder).await.map_err(|e| self.halt(e))?;
+        let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
+        Ok(listed.into_iter().filter(|p| name(p).starts_with(prefix)).collect())
+    }
+
+    /// Judges one document against what may be answered; the last report is the refusal.
+    async fn consider(
+        &self,
+        path: &str,
+        document: &Document,
+        asks: &[Ask],
+    ) -> Result<Result<Answer, GateReport>, Halt> {
+        let now = self.ports.clock.now();
+        let signature =
+            self.ports.signatures.observe(&document.bytes, now).await.map_err(|e| self.halt(e))?;
+        let mut refusal = GateReport { gate: GateId::FailureEscalation, checks: Vec::new() };
+        for ask in asks {
+            let facts = AuthorizationFacts {
+                ask: ask.clone(),
+                signature: signature.clone(),
+                policy: self.sidecar.settings.approval.clone(),
+                now,
+                creator_fingerprint: self.sidecar.creation.fingerprint.clone(),
+                creator_actor: self.sidecar.created_by.clone(),
+                used_before: self
+                    .sidecar
+                    .sovereign_approvals
+                    .iter()
+                    .any(|a| a.sha256 == Some(document.sha256)),
+                edited_after_validation: self
+                    .sidecar
+                    .sovereign_approvals
+                    .iter()
+                    .any(|a| a.approval_kb_id == path && a.sha256 != Some(document.sha256)),
+                request_sha256_live: self.request_sha256(&ask.request_path).await?,
+            };
+            match verify(&facts, &authorization::judge(&facts), document.sha256) {
+                Ok(approval) => {
+                    let gate = ask.gate.parse().unwrap_or(GateId::FailureEscalation);
+                    let mut own = if approval.allows() { self.own_checks(gate) } else { Vec::new() };
+                    own.retain(|check| !check.ok);
+                    if !own.is_empty() {
+                        refusal = GateReport { gate, checks: own };
+                        continue;
+                    }
+                    return Ok(Ok(Answer {
+                        path: path.to_owned(),
+                        sha256: document.sha256,
+                        ask: ask.clone(),
+                        approval,
+                        document: String::from_utf8_lossy(&document.bytes).into_owned(),
+                    }));
+                }
+                Err(NotVerified(report)) => {
+                    let better =
+                        refusal.checks.is_empty() || report.failures().len() < refusal.failures().len();
+                    if better {
+                        refusal = report;
+                    }
+                }
+            }
+        }
+        Ok(Err(refusal))
+    }
+
+    async fn request_sha256(&self, path: &str) -> Result<Option<Digest>, Halt> {
+        match self.ports.kb.read(path).await {
+            Ok(found) => Ok(found.map(|document| document.sha256)),
+            Err(error) if is_junk(error.kind) => Ok(None),
+            Err(error) => Err(self.halt(error)),
+        }
+    }
+
+    /// Records documents that were not accepted; the same one is recorded once.
+    async fn remember(&mut self, invalid: &[Considered]) -> Result<(), Halt> {
+        let known = self.sidecar.considered.len();
+        for considered in invalid {
+            let is_new = !self.sidecar.considered.contains(considered);
+            if is_new && self.sidecar.considered.len() < CONSIDERED_MAX {
+                self.sidecar.considered.push(considered.clone());
+            }
+        }
+        if self.sidecar.considered.len() == known { Ok(()) } else { self.persist().await }
+    }
+}
+
+/// Whether it is this document that cannot be read, and not the knowledge base.
+pub(super) const fn is_junk(kind: PortErrorKind) -> bool {
+    matches!(
+        kind,
+        PortErrorKind::Invalid | PortErrorKind::Denied | PortErrorKind::Corrupt | PortErrorKind::NotFound
+    )
+}
+
+/// How the file name of a document begins that may answer at this gate (spec 2 §2).
+#[must_use]
+pub const fn approval_prefix(gate: GateId) -> &'static str {
+    match gate {
+        GateId::CutAuthz => "SG1-cut-authz-approval",
+        GateId::FailureEscalation => "SG3-",
+        _ => "SG2-lifecycle-authz-approval",
+    }
+}
+
+fn unreadable(path: &str, detail: &str) -> Considered {
+    Considered {
+        approval_kb_id: path.to_owned(),
+        sha256: Digest::of(b""),
+        invariant: "approval.readable".to_owned(),
+        detail: detail.chars().take(300).collect(),
+    }
+}
+
+fn considered(path: &str, sha256: Digest, report: &GateReport) -> Considered {
+    let first = report.failures().into_iter().next().cloned();
+    let (invariant, detail) = first.map_or_else(
+        || ("approval.decision".to_owned(), String::new()),
+        |c| (c.invariant, format!("expected {}, observed {}", c.expected, c.observed)),
+    );
+    Considered {
+        approval_kb_id: path.to_owned(),
+        sha256,
+        invariant,
+        detail: detail.chars().take(300).collect::<String>().to_string(),
+    }
+}

@@ -1,0 +1,85 @@
+//! What a run has filed and relied on, and the bytes of it that stand elsewhere: for the person who
+//! puts a damaged knowledge base right. No run does that.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use crate::digest::Digest;
+use crate::driver::report_of_stop;
+use crate::machine::run::GateId;
+use crate::port::ask::StoredAsk;
+use crate::sidecar::{ApprovalRecord, Sidecar};
+
+/// Every document that was filed, asked or accepted as an answer: path and sha256, as the record has
+/// them.
+#[must_use]
+pub fn recorded(sidecar: &Sidecar) -> BTreeMap<String, Digest> {
+    let answers = sidecar.sovereign_approvals.iter();
+    // a later answer under the same name takes the place of an earlier one
+    filed(sidecar).chain(answers.filter_map(of_answer)).collect()
+}
+
+/// Of them what must stand before an approval is spent and before the run is closed: all but answers
+/// whose place another one took.
+#[must_use]
+pub fn relied_on(sidecar: &Sidecar) -> BTreeMap<String, Digest> {
+    let answers = &sidecar.sovereign_approvals;
+    let is_last = |(n, answer): &(usize, &ApprovalRecord)| {
+        let same = |later: &ApprovalRecord| {
+            later.gate == answer.gate
+                && (answer.gate != GateId::FailureEscalation.as_str() || later.nonce == answer.nonce)
+        };
+        !answers.iter().skip(n + 1).any(same)
+    };
+    let last = answers.iter().enumerate().filter(is_last).filter_map(|(_, answer)| of_answer(answer));
+    filed(sidecar).chain(last).collect()
+}
+
+fn of_answer(answer: &ApprovalRecord) -> Option<(String, Digest)> {
+    Some((answer.approval_kb_id.clone(), answer.sha256?))
+}
+
+fn filed(sidecar: &Sidecar) -> impl Iterator<Item = (String, Digest)> {
+    let folder = sidecar.kb_folder.clone().unwrap_or_default();
+    let stops = sidecar.stops.iter().filter_map(move |s| Some((format!("{folder}/{}", s.name), s.uploaded?)));
+    sidecar.documents.iter().map(|d| (d.path.clone(), d.sha256)).chain(stops)
+}
+
+/// Bytes by their own digest: whatever a caller collects can only be put where it belongs.
+#[derive(Debug, Default)]
+pub struct Copies(BTreeMap<Digest, Vec<u8>>);
+
+impl Copies {
+    /// Adds bytes.
+    pub fn add(&mut self, bytes: Vec<u8>) {
+        self.0.insert(Digest::of(&bytes), bytes);
+    }
+
+    /// Adds what a revision of the record holds: the document that it owed, and the report of a stop
+    /// that it recorded.
+    pub fn add_revision(&mut self, sidecar: &Sidecar) {
+        if let Some(outbox) = &sidecar.outbox {
+            self.add(outbox.text.clone().into_bytes());
+        }
+        for stop in sidecar.stops.iter().filter(|stop| stop.revision == sidecar.revision) {
+            if let Ok(text) = report_of_stop(sidecar, stop) {
+                self.add(text.into_bytes());
+            }
+        }
+    }
+
+    /// Adds the answers that the database holds.
+    pub fn add_answers(&mut self, asks: &[StoredAsk]) {
+        for stored in asks.iter().flat_map(|ask| &ask.answers) {
+            self.add(stored.answer.document.clone().into_bytes());
+        }
+    }
+
+    /// The bytes with a digest.
+    #[must_use]
+    pub fn of(&self, sha256: &Digest) -> Option<&[u8]> {
+        self.0.get(sha256).map(Vec::as_slice)
+    }
+}
