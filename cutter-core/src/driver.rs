@@ -57,7 +57,9 @@ pub use listen::approval_prefix;
 pub use plan_phases::plan_of;
 pub use resume::{ResumeOptions, resume};
 pub use serve::{ServeError, Served, Worked, hand_over, serve, settle_request, work};
-pub use stopping::{ask_for_stop, record_internal_error, report_of_stop, stop, stop_kinds};
+pub use stopping::{
+    ask_for_stop, is_for_the_next_gate, record_internal_error, report_of_stop, stop, stop_kinds,
+};
 pub use void::void;
 
 /// Everything that the driver needs of the world.

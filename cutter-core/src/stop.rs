@@ -424,6 +424,7 @@ impl StopReason {
             | Self::DependsOn
             | Self::OwnGate
             | Self::Fenced
+            | Self::Drift(_)
             | Self::Internal => format!("{resume} {run_id}"),
             Self::KbConflict => format!("cutter verify --run-id {run_id}"),
             Self::StateCorrupt => format!("cutter orchestrate recover --run-id {run_id}"),
@@ -434,7 +435,6 @@ impl StopReason {
             Self::ApprovalMissing | Self::ApprovalInvalid => {
                 format!("cutter sovereign show --run-id {run_id}")
             }
-            Self::Drift(_) => format!("{approve} {run_id} --for drift"),
             Self::ApprovalChanged
             | Self::Refused
             | Self::Sovereign(_)

@@ -20,6 +20,9 @@ async fn drive(ports: &MemoryPorts) -> Result<(), PortError> {
     ports.runs.create(&run, b"{}").await?;
     let source = ports.executor.register_source(&case.registration()).await?.source;
     let fence = ports.executor.take_fence(&run, &case.document_id, case.id("holder")).await?;
+    for approval_type in ["cut_authorization", "lifecycle_enactment"] {
+        ports.executor.open_ask(&fence, &case.ask(approval_type)).await?;
+    }
     let effects = [
         EffectName::Mark,
         EffectName::Sweep,
@@ -86,7 +89,7 @@ fn finished() -> (World, Process) {
 fn killed_at_every_call_it_ends_as_if_undisturbed() {
     let (undisturbed, process) = finished();
     let calls = process.trace().len() as u64;
-    assert_eq!(calls, 30, "three to start, then begin, finish and file for each of nine effects");
+    assert_eq!(calls, 32, "five to start, then begin, finish and file for each of nine effects");
     for kind in [FaultKind::DieBefore, FaultKind::DieAfter, FaultKind::UnknownDone, FaultKind::UnknownNotDone]
     {
         for call in 1..=calls {

@@ -3,7 +3,7 @@
 SET ROLE cutter_owner;
 
 -- One row per ask of SG_1 and SG_2, stored before the run parks. It closes when the effect that its
--- answer allows commits, or with the first refusal.
+-- answer allows commits, with the first refusal, or when the same gate asks anew.
 CREATE TABLE cutter_governance.approval_ask (
     run_id         text COLLATE "C" NOT NULL,
     gate           text COLLATE "C" NOT NULL CHECK (gate IN ('SG_cut_authz', 'SG_lifecycle_authz')),
@@ -117,18 +117,25 @@ BEGIN
     INSERT INTO cutter_governance.approval_answer (run_id, gate, occurrence, sha256, decision, approval_kb_id,
         document, fingerprint, actor, late)
     SELECT p_run_id, p_gate, p_occurrence, encode(sha256(p_document), 'hex'), p_decision, p_approval_kb_id,
-        p_document, p_fingerprint, p_actor, cutter_governance.fn_ask_closed(p_run_id, p_gate, p_occurrence)
+        p_document, p_fingerprint, p_actor,
+        cutter_governance.fn_ask_closed(p_run_id, p_gate, p_occurrence, transaction_timestamp())
     ON CONFLICT DO NOTHING;
 END
 $fn$;
 
--- Whether an ask's answer has been carried out, or it was refused.
-CREATE FUNCTION cutter_governance.fn_ask_closed(p_run_id text, p_gate text, p_occurrence integer) RETURNS boolean
+-- Whether an ask's answer has been carried out, it was refused, or it was asked anew.
+-- Of answers that are heard together none is late for another: p_refused_before is when they came.
+CREATE FUNCTION cutter_governance.fn_ask_closed(
+    p_run_id text, p_gate text, p_occurrence integer, p_refused_before timestamptz)
+RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
     SELECT EXISTS (
         SELECT FROM cutter_governance.approval_answer w
         WHERE w.run_id = p_run_id AND w.gate = p_gate AND w.occurrence = p_occurrence
-            AND w.decision <> 'approve' AND NOT w.late)
+            AND w.decision <> 'approve' AND NOT w.late AND w.recorded_at < p_refused_before)
+    OR EXISTS (
+        SELECT FROM cutter_governance.approval_ask k
+        WHERE k.run_id = p_run_id AND k.gate = p_gate AND k.occurrence > p_occurrence)
     OR EXISTS (
         SELECT FROM cutter_governance.approval_ask k
         JOIN cutter_governance.review_approval a ON a.run_id = k.run_id AND a.nonce = k.nonce
@@ -154,6 +161,13 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'approval % answers no ask that is on record', NEW.approval_id USING ERRCODE = 'CUD10';
     END IF;
+    IF EXISTS (
+        SELECT FROM cutter_governance.approval_ask k
+        WHERE k.run_id = NEW.run_id AND k.gate = v_ask.gate AND k.occurrence > v_ask.occurrence)
+    THEN
+        RAISE EXCEPTION 'approval % answers an ask of % that was asked anew', NEW.approval_id, v_ask.gate
+            USING ERRCODE = 'CUD10';
+    END IF;
     IF v_ask.answered <> v_ask.request_sha256
         OR cutter_governance.fn_consent_rows(NEW.approval_id) IS DISTINCT FROM v_ask.rows_digest
     THEN
@@ -164,7 +178,7 @@ BEGIN
     FROM cutter_governance.approval_answer w
     WHERE w.run_id = NEW.run_id AND w.gate = v_ask.gate AND w.occurrence = v_ask.occurrence
         AND w.decision <> 'approve' AND NOT w.late
-    LIMIT 1;
+    ORDER BY w.recorded_at LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'approval % is not relied on: % by % stands (%)', NEW.approval_id, v_refusal.decision,
             v_refusal.actor, v_refusal.approval_kb_id USING ERRCODE = 'CUD10';
@@ -181,9 +195,12 @@ SELECT g.grantee, 'SELECT', 'TABLE', t.object
 FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_ro', 'cutter_review']) AS g(grantee),
     unnest(ARRAY['cutter_governance.approval_ask', 'cutter_governance.approval_answer']) AS t(object)
 UNION ALL
+SELECT g.grantee, 'EXECUTE', 'FUNCTION', 'cutter_governance.fn_ask_closed'
+FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_ro', 'cutter_review']) AS g(grantee)
+UNION ALL
 VALUES ('cutter_exec', 'EXECUTE', 'FUNCTION', 'cutter_governance.fn_ask_open'),
     ('cutter_review', 'EXECUTE', 'FUNCTION', 'cutter_governance.fn_answer_record');
 
-SELECT cutter_meta.fn_grant_expected('^cutter_governance[.](approval_ask|approval_answer|fn_ask_open|fn_answer_record)$');
+SELECT cutter_meta.fn_grant_expected('^cutter_governance[.](approval_ask|approval_answer|fn_ask_open|fn_ask_closed|fn_answer_record)$');
 
 RESET ROLE;

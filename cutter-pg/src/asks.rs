@@ -90,7 +90,7 @@ fn record(client: &mut Client, run_id: &str, answers: &[AnswerWrite]) -> Result<
 pub(crate) fn of_run(client: &mut Client, run_id: &str) -> Result<Vec<StoredAsk>, PgError> {
     let rows = client.query(
         "SELECT k.gate, k.occurrence, k.ask::text, k.ids::text, k.policy_head, k.at,
-                cutter_governance.fn_ask_closed(k.run_id, k.gate, k.occurrence) AS closed
+                cutter_governance.fn_ask_closed(k.run_id, k.gate, k.occurrence, 'infinity') AS closed
          FROM cutter_governance.approval_ask k WHERE k.run_id = $1 ORDER BY k.gate, k.occurrence",
         &[&run_id],
     )?;

@@ -229,30 +229,33 @@ fn restore_document<R: Read>(
     Migrator::new(migrations)?.run(client)?;
     let mut transaction = client.transaction()?;
     transaction.batch_execute(SETTINGS)?;
-    let checked = row_checks(&mut transaction)?;
-    for table in &checked {
-        transaction.batch_execute(&format!("ALTER TABLE {table} DISABLE TRIGGER trg_rows_approved"))?;
+    let checked = consent_checks(&mut transaction)?;
+    for (table, trigger) in &checked {
+        transaction.batch_execute(&format!("ALTER TABLE {table} DISABLE TRIGGER {trigger}"))?;
     }
     let (trailer, fingerprints) = load::load(&mut transaction, archive)?;
     // Whatever was to be checked at COMMIT is checked now.
     transaction.batch_execute("SET CONSTRAINTS ALL IMMEDIATE")?;
-    for table in &checked {
-        transaction.batch_execute(&format!("ALTER TABLE {table} ENABLE TRIGGER trg_rows_approved"))?;
+    for (table, trigger) in &checked {
+        transaction.batch_execute(&format!("ALTER TABLE {table} ENABLE TRIGGER {trigger}"))?;
     }
     compare(&mut transaction, header, &trailer)?;
     commit(transaction)?;
     Ok((trailer, fingerprints))
 }
 
-/// The tables where a decision is allowed only for the rows that its consent names. A restore
-/// decides nothing: it brings back what was decided, also before consents named rows, and
-/// compares it with what was backed up.
-fn row_checks(transaction: &mut postgres::Transaction<'_>) -> Result<Vec<String>, RestoreError> {
+/// The triggers (table, name) that allow a decision only for the rows that its consent names, and
+/// only as an answer to an ask. A restore decides nothing: it brings back what was decided, also
+/// before there were such rules, and compares it with what was backed up.
+fn consent_checks(
+    transaction: &mut postgres::Transaction<'_>,
+) -> Result<Vec<(String, String)>, RestoreError> {
     let rows = transaction.query(
-        "SELECT t.tgrelid::regclass::text FROM pg_catalog.pg_trigger t WHERE t.tgname = 'trg_rows_approved'",
+        "SELECT t.tgrelid::regclass::text, t.tgname::text FROM pg_catalog.pg_trigger t
+         WHERE t.tgname IN ('trg_rows_approved', 'trg_ask_heard') ORDER BY 1, 2",
         &[],
     )?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
 }
 
 /// Feeds the dump to `pg_restore`, which works in one transaction.

@@ -122,8 +122,13 @@ fn verify(client: &mut Client, entry: Uuid, passes: bool) -> Result<(), (String,
 fn race(seed: u64) {
     let world = World::new();
     // What is raced for is the backlog: these cuts have no units, and their consents name none.
-    let tables = ["cut_change_set", "verify_result", "approval_use"]
-        .map(|t| format!("ALTER TABLE cutter_governance.{t} DISABLE TRIGGER trg_rows_approved"));
+    let tables = [
+        "cut_change_set DISABLE TRIGGER trg_rows_approved",
+        "verify_result DISABLE TRIGGER trg_rows_approved",
+        "approval_use DISABLE TRIGGER trg_rows_approved",
+        "approval_use DISABLE TRIGGER trg_ask_heard",
+    ]
+    .map(|what| format!("ALTER TABLE cutter_governance.{what}"));
     world.database.client(Login::Admin).batch_execute(&tables.join(";")).unwrap();
     let mut exec = world.database.client(Login::Exec);
     let mut entries = Vec::new();

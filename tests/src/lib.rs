@@ -72,7 +72,13 @@ impl Scenario {
     pub fn register_bytes(&self, content: &[u8]) {
         let ports = self.world.process().ports();
         let sha256 = Digest::of(content);
-        let ids = |what: &str| ports.ids.uuid_v7(ports.clock.now(), &format!("source/{what}/{sha256}"));
+        // the same text may be registered again after another one
+        let again = match self.rows_of("source_version").len() {
+            0 => String::new(),
+            n => format!("/{n}"),
+        };
+        let ids =
+            |what: &str| ports.ids.uuid_v7(ports.clock.now(), &format!("source/{what}/{sha256}{again}"));
         let registration = SourceRegistration {
             document_id: DOCUMENT.into(),
             title: "Charter".into(),

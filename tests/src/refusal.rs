@@ -9,6 +9,7 @@ use cutter_core::driver::{
     self, DriveError, Driven, Outcome, Ports, ResumeOptions, ask_for_stop, stop_kinds,
 };
 use cutter_core::id::RunId;
+use cutter_core::inspect::restore::{Copies, recorded};
 use cutter_core::memory::{World, block_on};
 use cutter_core::naming::EscalationKind;
 use cutter_core::port::PortResult;
@@ -113,7 +114,9 @@ impl Scenario {
     /// Rows and claims, without the documents of the knowledge base.
     pub fn rows(&self) -> String {
         let snapshot = self.world.snapshot();
-        let rows = snapshot.lines().filter(|l| !l.starts_with("document "));
+        // an answer that was heard is kept, whatever becomes of the run
+        let rows =
+            snapshot.lines().filter(|l| !l.starts_with("document ") && !l.starts_with("approval_ask "));
         rows.map(|l| format!("{l}\n")).collect()
     }
 
@@ -201,17 +204,25 @@ impl Scenario {
         driven
     }
 
-    /// As [`Scenario::finish`], acknowledging the drift that is met on the way.
-    pub fn finish_acknowledging(&self, run_id: &RunId) -> Driven {
-        for _ in 0..4 {
-            let driven = self.resumed(run_id);
-            match &driven.outcome {
-                Outcome::Stopped(_) => drop(self.answer_stop(run_id, EscalationKind::DriftAck, &[])),
-                Outcome::Completed => break,
-                _ => assert!(self.sign_if_asked(&driven.outcome), "{:?}", driven.outcome),
+    /// A person puts back what the run filed and relied on, as far as its bytes stand anywhere.
+    pub fn put_back(&self, run_id: &RunId) {
+        let (sidecar, ports) = (self.stored(run_id), self.ports());
+        let mut copies = Copies::default();
+        for n in 1..=sidecar.revision {
+            let stored = block_on(ports.runs.load_revision(run_id, n)).expect("revisions read");
+            let before = stored.and_then(|stored| Sidecar::from_bytes(&stored.bytes).ok());
+            copies.add_revision(&before.expect("every revision is kept"));
+        }
+        copies.add_answers(&block_on(ports.reader.asks(run_id)).expect("asks read"));
+        for row in self.rows_of("approval") {
+            copies.add(row["document"].as_str().unwrap_or_default().as_bytes().to_vec());
+        }
+        for (path, sha256) in recorded(&sidecar) {
+            let stands = self.world.document(&path).is_some_and(|document| document.sha256 == sha256);
+            if let Some(bytes) = copies.of(&sha256).filter(|_| !stands) {
+                self.world.file(&path, bytes);
             }
         }
-        self.finish(run_id)
     }
 
     /// A finished run left the rows of exactly one run.

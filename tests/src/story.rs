@@ -121,6 +121,8 @@ impl Story {
     fn word(self, stop: &StopRecord) -> Option<EscalationKind> {
         match self.plot {
             Plot::Whole => None,
+            // what moved is shown at the gate, which is asked again
+            Plot::DriftAck if !stop.observed.is_empty() && !stop.code.starts_with("STOP_BETWEEN") => None,
             Plot::Refuse | Plot::VoidDrafts | Plot::VerifyFails => Some(EscalationKind::Void),
             Plot::DriftAck if !stop.observed.is_empty() => Some(EscalationKind::DriftAck),
             _ => Some(EscalationKind::Resume),

@@ -1,5 +1,5 @@
 //! Every pin of a run, moved behind its back in a real database: it stops before the next write
-//! and says what moved; the sovereign's acknowledgement lets it go on; and what no word makes
+//! and says what moved; asked once more, one signature lets it go on; and what no word makes
 //! right is refused all the same. Statements that hang are ended by what is left of the cap.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -86,35 +86,23 @@ fn assert_drift(ran: Ran, dimension: &str) -> Ran {
 }
 
 #[test]
-fn in_every_pin_drift_stops_the_run_before_it_cuts_and_an_acknowledgement_lets_it_go_on() {
+fn in_every_pin_drift_stops_the_run_before_it_cuts_and_one_signature_lets_it_go_on() {
     for (dimension, damage) in DAMAGES {
         let d = Deployment::new();
         let run_id = parked_at_sg1(&d);
         damage(&d);
         let _ = assert_drift(d.resume(&run_id), dimension);
         assert_eq!(units(&d, "draft"), 0, "{dimension}");
-        // a plain resume is not a word
-        let before = d.counts();
-        let _ = assert_drift(d.resume(&run_id), dimension);
-        assert_eq!(d.counts(), before, "{dimension}");
         // the approval that was not carried out is no false alarm
         d.verify(&run_id);
-        d.approve(&run_id, "drift");
+        // resumed, it asks once more about the state that is: one signature
         let again = d.resume(&run_id);
         assert_eq!(again.state(), "awaiting_cut_authorization", "{dimension}: {}", again.stdout);
         assert_eq!(units(&d, "draft"), 0, "{dimension}: the first approval is void");
         d.approve(&run_id, "cut");
-        let mut ran = d.resume(&run_id);
-        if *dimension == "vocabulary" {
-            // the words are part of the base state, too, which leg A computes again
-            let _ = assert_drift(ran, "base_state");
-            d.approve(&run_id, "drift");
-            assert_eq!(d.resume(&run_id).state(), "awaiting_cut_authorization");
-            d.approve(&run_id, "cut");
-            ran = d.resume(&run_id);
-        }
+        let ran = d.resume(&run_id);
         match *dimension {
-            // what these broke no acknowledgement mends, and the gates say so
+            // what these broke no signature mends, and the gates say so
             "grants" | "function_iu_core_fn_iu_create" if ran.code == Some(4) => {
                 assert_eq!(units(&d, "draft"), 0, "{dimension}");
                 let told = format!("{}{}", ran.stdout, ran.stderr);
@@ -189,8 +177,7 @@ fn rows_that_others_wrote_into_the_document_are_found_before_the_enactment() {
         d.tamper(&format!("SET session_replication_role = replica; {damage}"));
         let _ = assert_drift(d.resume(&run_id), "unit_digest");
         assert_eq!(units(&d, "enacted"), 0);
-        // acknowledged, it is still not what was approved
-        d.approve(&run_id, "drift");
+        // asked about again, it is still not what was approved
         let again = d.resume(&run_id);
         assert_eq!(again.state(), "awaiting_lifecycle_authorization", "{}", again.stdout);
         d.approve(&run_id, "lifecycle");
@@ -201,12 +188,11 @@ fn rows_that_others_wrote_into_the_document_are_found_before_the_enactment() {
 }
 
 #[test]
-fn with_the_guarding_trigger_off_nothing_is_enacted_whatever_is_acknowledged() {
+fn with_the_guarding_trigger_off_nothing_is_enacted_whatever_is_signed() {
     let d = Deployment::new();
     let run_id = parked_at_sg2(&d);
     d.tamper("ALTER TABLE iu_core.information_unit DISABLE TRIGGER trg_iu_enacted_immut");
     let _ = assert_drift(d.resume(&run_id), "triggers");
-    d.approve(&run_id, "drift");
     let again = d.resume(&run_id);
     assert_eq!(again.state(), "awaiting_lifecycle_authorization", "{}", again.stdout);
     d.approve(&run_id, "lifecycle");
@@ -250,7 +236,6 @@ fn a_function_swapped_inside_the_writing_transaction_rolls_it_back() {
         let effect = if at_sg2 { "enact" } else { "leg_a" };
         let sql = "SELECT effect FROM cutter_governance.run_effect WHERE effect = $1";
         assert!(d.texts(sql, &[&effect]).is_empty(), "rolled back");
-        d.approve(&run_id, "drift");
         d.finish_run(&run_id);
         assert_eq!(units(&d, "enacted"), 5);
         d.verify(&run_id);

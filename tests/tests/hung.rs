@@ -33,7 +33,7 @@ impl Executor for Late {
         self.0.take_fence(run_id, document_id, holder).await
     }
     async fn open_ask(&self, fence: &Fence, ask: &AskWrite) -> PortResult<()> {
-        self.inner.open_ask(fence, ask).await
+        self.0.open_ask(fence, ask).await
     }
 
     async fn begin(&self, cx: &EffectContext, effect: &ExecutorEffect) -> PortResult<Begun> {

@@ -17,6 +17,8 @@ mod drift;
 mod gates;
 #[path = "refusals/interleavings.rs"]
 mod interleavings;
+#[path = "refusals/minds.rs"]
+mod minds;
 #[path = "refusals/sidecars.rs"]
 mod sidecars;
 #[path = "refusals/stops.rs"]

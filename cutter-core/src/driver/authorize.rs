@@ -14,7 +14,7 @@ use super::enter::{effects_of, ids_of};
 use super::listen::{Answer, approval_prefix};
 use super::perform::Recheck;
 use super::run::{Halt, Run};
-use super::stopping::{approval_type, ask_for_stop, stop_kinds};
+use super::stopping::{approval_type, ask_for_stop, is_for_the_next_gate, stop_kinds};
 use crate::approval::{Ask, field};
 use crate::digest::Digest;
 use crate::intent::Intent;
@@ -232,6 +232,9 @@ impl Run<'_> {
         if stop.resolved_by.is_some() {
             return Ok(None);
         }
+        if is_for_the_next_gate(&self.sidecar, &stop) {
+            return self.take_to_the_gate(&stop).await.map(|()| None);
+        }
         let kinds = stop_kinds(&self.sidecar, &stop).into_iter().filter(|k| *k != EscalationKind::Void);
         let asks: Vec<Ask> = kinds.map(|k| ask_for_stop(&self.sidecar, &stop, k)).collect();
         let heard = self.search(&asks, approval_prefix(GateId::FailureEscalation)).await?;
@@ -239,6 +242,30 @@ impl Run<'_> {
             Some(answer) => self.accept_answer(answer).await.map(|()| None),
             None => Ok(Some(Outcome::Stopped(stop))),
         }
+    }
+
+    /// Drift before a gate: what is observed becomes what the run stands on, a new backup is taken while
+    /// nothing is written yet, and the gate asks once more.
+    async fn take_to_the_gate(&mut self, stop: &StopRecord) -> Result<(), Halt> {
+        self.adopt_lost().await?;
+        let pinned = self.sidecar.drift_pins.clone();
+        self.repin(&stop.observed).await?;
+        self.check_drift().await?;
+        if let Some(last) = self.sidecar.stops.last_mut() {
+            last.resolved_by = Some("the next request".to_owned());
+        }
+        if self.sidecar.drift_pins == pinned && !stop.observed.contains_key("base_state") {
+            // it was mended: what was asked and answered stands
+            return self.persist().await;
+        }
+        let again = self.asks_again(stop, true).await?;
+        if self.sidecar.backup.is_some() && !self.committed(EffectName::LegA).await? {
+            self.backup_again().await?;
+        }
+        if let Some(stage) = again {
+            self.ask_again(stop, stage).await?;
+        }
+        self.persist().await
     }
 
     async fn accept_answer(&mut self, answer: &Answer) -> Result<(), Halt> {

@@ -22,6 +22,43 @@ const BLOB_NAME: &str = "pre_write.gpg";
 impl Run<'_> {
     /// IG_backup: encrypted to the pinned recipient while it streams, stored, hashed again.
     pub(super) async fn backup(&mut self) -> Result<Acted, Halt> {
+        let facts = self.take_backup().await?;
+        let gate = backup::judge(&facts);
+        let previous = self.derived_key(Phase::Cutplan)?;
+        let key = facts.blob.as_ref().map(|b| key::backup(&previous, &b.sha256).to_string());
+        let artifacts = facts.blob.iter().map(|b| Artifact {
+            path: BLOB_NAME.to_owned(),
+            sha256: b.sha256,
+            bytes: b.bytes,
+        });
+        let tables = facts.summary.iter().flat_map(|s| &s.tables);
+        Ok(Acted {
+            gate,
+            key: key.unwrap_or_default(),
+            mutation: "NONE".to_owned(),
+            work: vec![
+                format!("scope {}", self.sidecar.settings.backup_scope.as_str()),
+                format!("encrypted to {}", facts.pinned_fingerprint),
+                "hashed the stored ciphertext again".to_owned(),
+            ],
+            diff: tables.map(|t| (t.table.clone(), format!("{} rows", t.rows), t.sha256.short(16))).collect(),
+            artifacts: artifacts.collect(),
+            verdict: self.verdict("pre_write_backup_taken"),
+            closing: None,
+        })
+    }
+
+    /// The backup of the state that is now, in the place of the one before, which is named in the
+    /// phase's report. What was filed, and the keys, stay those of the first.
+    pub(super) async fn backup_again(&mut self) -> Result<(), Halt> {
+        let gate = backup::judge(&self.take_backup().await?);
+        match gate.ok() {
+            true => Ok(()),
+            false => Err(Halt::stop(StopReason::BackupUnavailable, gate.to_string())),
+        }
+    }
+
+    async fn take_backup(&mut self) -> Result<backup::BackupFacts, Halt> {
         let run_id = self.sidecar.run_id.clone();
         let target = self.ports.backup_target.probe(&run_id).await.map_err(|e| self.halt(e))?;
         if !target.reachable {
@@ -53,29 +90,7 @@ impl Run<'_> {
             facts.blob = Some(blob);
             facts.summary = Some(summary);
         }
-        let gate = backup::judge(&facts);
-        let previous = self.derived_key(Phase::Cutplan)?;
-        let key = facts.blob.as_ref().map(|b| key::backup(&previous, &b.sha256).to_string());
-        let artifacts = facts.blob.iter().map(|b| Artifact {
-            path: BLOB_NAME.to_owned(),
-            sha256: b.sha256,
-            bytes: b.bytes,
-        });
-        let tables = facts.summary.iter().flat_map(|s| &s.tables);
-        Ok(Acted {
-            gate,
-            key: key.unwrap_or_default(),
-            mutation: "NONE".to_owned(),
-            work: vec![
-                format!("scope {}", self.sidecar.settings.backup_scope.as_str()),
-                format!("encrypted to {}", facts.pinned_fingerprint),
-                "hashed the stored ciphertext again".to_owned(),
-            ],
-            diff: tables.map(|t| (t.table.clone(), format!("{} rows", t.rows), t.sha256.short(16))).collect(),
-            artifacts: artifacts.collect(),
-            verdict: self.verdict("pre_write_backup_taken"),
-            closing: None,
-        })
+        Ok(facts)
     }
 
     async fn pump(&mut self) -> Result<(BackupBlob, BackupSummary), Halt> {

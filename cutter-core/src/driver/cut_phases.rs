@@ -254,7 +254,8 @@ impl Run<'_> {
         };
         let payload = payload_digest(&write)?;
         let judge = |facts: &EffectFacts| commit_if_ok(stored_approval::judge(gate, moves, facts));
-        let recheck = Recheck::of(&record);
+        // a refusal that was heard counts, whatever becomes of its document
+        let recheck = (write.decision == ReviewVerdict::Approve).then(|| Recheck::of(&record));
         self.perform(Performance {
             act: Act::Review(&write),
             effect,
@@ -263,7 +264,7 @@ impl Run<'_> {
             intent,
             phase,
             units: 0,
-            recheck: Some(recheck),
+            recheck,
             judge: &judge,
         })
         .await?;

@@ -22,6 +22,7 @@ use crate::port::PortErrorKind;
 use crate::port::ask::{AnswerWrite, AskWrite, StoredAsk};
 use crate::port::effect::ReviewVerdict;
 use crate::port::knowledge_base::Document;
+use crate::port::signer::SignatureFacts;
 use crate::sidecar::Considered;
 
 /// Documents that were not accepted are kept with the run, the first ones, at most so many.
@@ -205,8 +206,13 @@ impl Run<'_> {
         asks: &[Ask],
     ) -> Result<Result<Answer, GateReport>, Halt> {
         let now = self.ports.clock.now();
-        let signature =
-            self.ports.signatures.observe(&document.bytes, now).await.map_err(|e| self.halt(e))?;
+        let signature = match self.ports.signatures.observe(&document.bytes, now).await {
+            Ok(signature) => signature,
+            Err(error) if is_junk(error.kind) => {
+                SignatureFacts::Bad { code: "unreadable".to_owned(), detail: error.to_string() }
+            }
+            Err(error) => return Err(self.halt(error)),
+        };
         let mut refusal = GateReport { gate: GateId::FailureEscalation, checks: Vec::new() };
         for ask in asks {
             let facts = AuthorizationFacts {

@@ -28,7 +28,7 @@ use crate::report::{BackupLine, RequestReport, UnitLine, VersionDiff, render_req
 use crate::sidecar::StopRecord;
 use crate::stop::StopReason;
 
-/// So many lines of one acknowledged drift are shown again; its report has all of them.
+/// So many lines of one drift are shown again; its report has all of them.
 const ACKNOWLEDGED_LINES: usize = 20;
 
 impl Run<'_> {
@@ -167,16 +167,19 @@ impl Run<'_> {
         })
     }
 
-    /// Drift that was acknowledged on the way here: the approver reads it again.
+    /// What changed on the way here: who approves the request accepts it.
     fn acknowledged(&self) -> Vec<String> {
         let stops = self.sidecar.stops.iter().filter(|s| s.resolved_by.is_some() && !s.observed.is_empty());
         let mut lines = Vec::new();
         for stop in stops {
             let shown = stop.detail.iter().take(ACKNOWLEDGED_LINES);
-            lines.extend(shown.map(|d| format!("acknowledged after stop {}: {d}", stop.n)));
+            lines.extend(shown.map(|d| format!("changed before this request (stop {}): {d}", stop.n)));
             let more = stop.detail.len().saturating_sub(ACKNOWLEDGED_LINES);
             if more > 0 {
-                lines.push(format!("acknowledged after stop {}: {more} more, in {}", stop.n, stop.name));
+                lines.push(format!(
+                    "changed before this request (stop {}): {more} more, in {}",
+                    stop.n, stop.name
+                ));
             }
         }
         lines
@@ -230,6 +233,10 @@ impl Run<'_> {
     /// The request row at SG_2, then the document.
     async fn publish_request(&mut self) -> Result<(), Halt> {
         self.store_ask().await?;
+        if self.sidecar.stops.iter().any(|stop| !stop.observed.is_empty()) {
+            // drift took a new backup: what a lost attempt at it left goes
+            self.discard_leftovers().await?;
+        }
         if self.intent()?.name == GateId::LifecycleAuthz.as_str() {
             self.insert_request_row().await?;
         }

@@ -106,6 +106,18 @@ pub async fn record_internal_error(
     Ok(run.driven(outcome))
 }
 
+/// Whether a stop is for drift that the next gate decides on: a plain resume takes a new backup and
+/// asks there, the request says what changed, and its approval accepts it. Between leg A and leg B, and
+/// once the units are in force, no gate follows.
+#[must_use]
+pub fn is_for_the_next_gate(sidecar: &Sidecar, stop: &StopRecord) -> bool {
+    let Ok(RunState::Stopped { at, reason }) = sidecar.run_state() else { return false };
+    let drifted = StopReason::Drift(reason.clone()).state_suffix() == reason
+        && !stop.observed.is_empty()
+        && stop.observed.keys().all(|d| drift::may_be_acknowledged(d));
+    drifted && !at.is_enacted()
+}
+
 /// What may answer a stop: PROTOCOL §5.
 #[must_use]
 pub fn stop_kinds(sidecar: &Sidecar, stop: &StopRecord) -> Vec<EscalationKind> {
@@ -117,7 +129,9 @@ pub fn stop_kinds(sidecar: &Sidecar, stop: &StopRecord) -> Vec<EscalationKind> {
         // What no word can make right (rows or a backup that are gone) is mended, then looked at
         // again; a rejection at SG_1 is final (S4).
         let drifted = !stop.observed.is_empty();
-        if drifted && stop.observed.keys().all(|d| drift::may_be_acknowledged(d)) {
+        if is_for_the_next_gate(sidecar, stop) {
+            // nothing is signed here: the gate asks
+        } else if drifted && stop.observed.keys().all(|d| drift::may_be_acknowledged(d)) {
             kinds.push(EscalationKind::DriftAck);
         } else if !rejected(sidecar, stop) {
             kinds.push(EscalationKind::Resume);

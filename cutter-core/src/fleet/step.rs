@@ -227,6 +227,12 @@ fn shown(stop: &StopRecord) -> String {
 pub(super) fn waits_at(sidecar: &Sidecar) -> Option<GateId> {
     match sidecar.run_state().ok()? {
         RunState::At(_) => sidecar.awaits_word(),
+        // drift that a gate decides on: the next attempt asks there
+        RunState::Stopped { .. }
+            if sidecar.open_stop().is_some_and(|stop| driver::is_for_the_next_gate(sidecar, stop)) =>
+        {
+            None
+        }
         RunState::Stopped { reason, .. } if StopClass::of_suffix(&reason) != StopClass::Operational => {
             Some(GateId::FailureEscalation)
         }

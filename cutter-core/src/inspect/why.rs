@@ -11,6 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::summary::next_after_stop;
+use crate::driver::is_for_the_next_gate;
 use crate::machine::run::{Phase, RunState, Stage};
 use crate::port::run_store::{LockHolder, StopRequest};
 use crate::sidecar::{Mode, PhaseResult, Sidecar};
@@ -101,6 +102,11 @@ fn settle(sidecar: &Sidecar, state: &RunState, resume: &str, answer: &mut Why) {
             answer.condition = match StopClass::of_suffix(reason) {
                 StopClass::Operational => {
                     "it stopped for trouble around it; once that is gone, it goes on".to_owned()
+                }
+                _ if sidecar.open_stop().is_some_and(|stop| is_for_the_next_gate(sidecar, stop)) => {
+                    "what it stands on has changed; resuming takes that up, and the next request says what \
+                     changed: its approval accepts it"
+                        .to_owned()
                 }
                 _ => "it stopped and needs the sovereign's signed word to go on".to_owned(),
             };

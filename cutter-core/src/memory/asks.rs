@@ -45,35 +45,45 @@ pub(super) fn open(tables: &mut Tables, fence: &Fence, write: &AskWrite) -> Port
     Err(error(op, PortErrorKind::Conflict, message))
 }
 
-/// Stores an answer, late if its ask has closed.
-pub(super) fn record(tables: &mut Tables, run_id: &RunId, answer: &AnswerWrite) -> PortResult<()> {
+/// Stores answers, late where the ask had closed before.
+pub(super) fn record(tables: &mut Tables, run_id: &RunId, answers: &[AnswerWrite]) -> PortResult<()> {
     let op = "record_answers";
-    let key = (run_id.clone(), answer.gate.clone(), answer.occurrence);
-    let late = closed(tables, &key);
-    let Some(stored) = tables.asks.get_mut(&key) else {
-        let message = format!("{run_id} has no ask at {} occurrence {}", answer.gate, answer.occurrence);
-        return Err(error(op, PortErrorKind::NotFound, message));
-    };
-    let nonce = stored.asked.ask.required.get(field::NONCE).map(String::as_str);
-    let names = |name: &str| parse_field(&answer.document, name);
-    if names(field::NONCE) != nonce || names("decision") != Some(answer.decision.as_str()) {
-        let message = "the document of an answer names another nonce or decision".to_string();
-        return Err(error(op, PortErrorKind::Denied, message));
-    }
-    if stored.answers.iter().all(|a| a.answer.sha256() != answer.sha256()) {
-        stored.answers.push(StoredAnswer { answer: answer.clone(), late, recorded_at: None });
+    let key = |answer: &AnswerWrite| (run_id.clone(), answer.gate.clone(), answer.occurrence);
+    let late: Vec<bool> = answers.iter().map(|answer| closed(tables, &key(answer))).collect();
+    for (answer, late) in answers.iter().zip(late) {
+        let Some(stored) = tables.asks.get_mut(&key(answer)) else {
+            let message = format!("{run_id} has no ask at {} occurrence {}", answer.gate, answer.occurrence);
+            return Err(error(op, PortErrorKind::NotFound, message));
+        };
+        let nonce = stored.asked.ask.required.get(field::NONCE).map(String::as_str);
+        let names = |name: &str| parse_field(&answer.document, name);
+        if names(field::NONCE) != nonce || names("decision") != Some(answer.decision.as_str()) {
+            let message = "the document of an answer names another nonce or decision".to_string();
+            return Err(error(op, PortErrorKind::Denied, message));
+        }
+        if stored.answers.iter().all(|a| a.answer.sha256() != answer.sha256()) {
+            stored.answers.push(StoredAnswer { answer: answer.clone(), late, recorded_at: None });
+        }
     }
     Ok(())
 }
 
-/// Whether an ask's answer has been carried out, or it was refused.
+/// Whether an ask's answer has been carried out, it was refused, or it was asked anew.
 pub(super) fn closed(tables: &Tables, key: &(RunId, String, u32)) -> bool {
     let Some(stored) = tables.asks.get(key) else { return false };
     let nonce = stored.asked.ask.required.get(field::NONCE);
     let used = tables.approvals.values().any(|a| {
         a.run_id == key.0 && Some(&a.nonce) == nonce && tables.approval_uses.contains_key(&a.approval_id)
     });
-    used || stored.refusal().is_some()
+    used || stored.refusal().is_some() || asked_anew(tables, stored)
+}
+
+fn asked_anew(tables: &Tables, stored: &StoredAsk) -> bool {
+    let ask = &stored.asked.ask;
+    let run = ask.required.get(field::RUN_ID);
+    tables.asks.keys().any(|(r, gate, n)| {
+        Some(r.as_str()) == run.map(String::as_str) && *gate == ask.gate && *n > ask.occurrence
+    })
 }
 
 /// Whether leg A or enactment may rely on an approval: it answers an ask that is on record, names
@@ -99,6 +109,9 @@ pub(super) fn heard(tables: &Tables, key: &EffectKey, approval_id: Uuid) -> Resu
         return Err(format!(
             "approval {approval_id} names another request or other rows than were asked about"
         ));
+    }
+    if asked_anew(tables, ask) {
+        return Err(format!("approval {approval_id} answers an ask that was asked anew"));
     }
     match ask.refusal() {
         Some(refusal) => Err(format!(

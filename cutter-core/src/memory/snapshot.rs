@@ -41,6 +41,7 @@ impl World {
         put("review_decision", rows(tables.decisions.values()));
         put("approval", rows(tables.approvals.values()));
         put("approval_use", rows(tables.approval_uses.values()));
+        put("approval_ask", rows(tables.asks.values()));
         put("cut_change_set", rows(tables.change_sets.values()));
         put("change_set_void", rows(tables.voids.values()));
         put("information_unit", rows(tables.units.values()));

@@ -1,7 +1,7 @@
 //! Asks and answers as rows of their own, beside the effects of a run.
 //!
 //! An ask of SG_1 or SG_2 is stored before the run parks. It closes when the effect that its answer
-//! allows commits, or with the first refusal. Every valid answer is stored; one that is stored while
+//! allows commits, with the first refusal, or when the same gate asks anew. Every valid answer is stored; one that is stored while
 //! the ask is open and refuses stands in the way of whatever would rely on an approval of it, whoever
 //! asks. One that comes later is kept as late.
 
@@ -62,7 +62,7 @@ impl AnswerWrite {
 pub struct StoredAsk {
     /// What was asked.
     pub asked: AskWrite,
-    /// Whether its answer was carried out, or it was refused.
+    /// Whether its answer was carried out, it was refused, or it was asked anew.
     pub closed: bool,
     /// The answers, in the order in which they were stored.
     pub answers: Vec<StoredAnswer>,

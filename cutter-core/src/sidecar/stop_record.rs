@@ -43,7 +43,7 @@ pub struct StopRecord {
     /// For drift: the observed values that an acknowledgement accepts.
     #[serde(default)]
     pub observed: BTreeMap<String, String>,
-    /// Path of the SG_3 approval that let it go on.
+    /// Path of the SG_3 approval that let it go on; `the next request` where a gate decides.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub resolved_by: Option<String>,
 }

@@ -1,10 +1,12 @@
 //! A run against a database of its own: ids, requests and the ports.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
+use cutter_core::approval::Ask;
 use cutter_core::digest::Digest;
 use cutter_core::id::RunId;
 use cutter_core::key;
 use cutter_core::port::PortResult;
+use cutter_core::port::ask::AskWrite;
 use cutter_core::port::database::{
     Begun, EffectContext, EffectKey, EffectName, EffectRecord, EnactWrite, Executor, ExecutorEffect, Fence,
     LegAWrite, LegBWrite, MarkWrite, PendingEffect, ReviewVerdict, ReviewWrite, Reviewer, Sg2RequestWrite,
@@ -65,7 +67,7 @@ impl World {
     pub fn run(&self, source: &Source) -> Run<'_> {
         let run_id = RunId::new("2026-05-20T10:11:12Z".parse().unwrap(), id()).unwrap();
         let fence = block_on(self.port.take_fence(&run_id, &source.document, id())).unwrap();
-        Run {
+        let run = Run {
             world: self,
             source: source.clone(),
             survey: SurveyScope {
@@ -84,7 +86,14 @@ impl World {
             cut_decision: id(),
             enact_approval: id(),
             enact_decision: id(),
+        };
+        let approve = ReviewVerdict::Approve;
+        for (gate, review) in
+            [("SG_cut_authz", run.sg1_write(approve)), ("SG_lifecycle_authz", run.sg2_write(approve))]
+        {
+            block_on(self.port.open_ask(&run.fence, &run.ask_write(gate, &review))).unwrap();
         }
+        run
     }
 
     /// One number, seen by the administrator.
@@ -200,6 +209,31 @@ impl Run<'_> {
             actor: "sovereign".to_owned(),
             expires: Some("2027-01-01T00:00:00Z".parse().unwrap()),
             request_sha256: digest("request"),
+        }
+    }
+
+    /// The ask that a review answers.
+    pub fn ask_write(&self, gate: &str, review: &ReviewWrite) -> AskWrite {
+        let required = [
+            ("run_id", self.run_id.to_string()),
+            ("document_id", self.source.document.clone()),
+            ("nonce", review.nonce.clone()),
+            ("request_sha256", review.request_sha256.to_hex()),
+            ("rows_digest", self.rows_of(&self.unit_writes()).to_hex()),
+        ];
+        AskWrite {
+            ask: Ask {
+                gate: gate.to_owned(),
+                occurrence: 1,
+                approval_type: review.decision_type.clone(),
+                required: required.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
+                expected_actor: None,
+                approval_path: review.approval_kb_id.clone(),
+                request_path: "kb/request".to_owned(),
+            },
+            ids: Default::default(),
+            policy_head: None,
+            at: AT.parse().unwrap(),
         }
     }
 

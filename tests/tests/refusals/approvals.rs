@@ -427,8 +427,7 @@ fn review_decision_id_reused_from_a_prior_run_is_refused() {
     let (code, says) = ("STOP_DRIFT_review_decisions", ["review_decisions: expected 0, observed 1"]);
     s.assert_stopped(&driven, code, "stopped_drift", "write_verified", &says);
     assert_eq!(s.rows_of("approval_use").len(), 3, "nothing is enacted on it");
-    // acknowledged, the run asks under a decision of its own
-    s.answer_stop(&run_id, cutter_core::naming::EscalationKind::DriftAck, &[]);
+    // resumed, the run asks under a decision of its own
     let ask = asked(&s.resumed(&run_id));
     assert_eq!(ask.occurrence, 2);
     assert_ne!(ask.required["review_decision_id"], used.to_string());

@@ -88,15 +88,25 @@ fn edited_after_it_was_stored_before_the_enactment() {
 }
 
 #[test]
-fn edited_after_the_write_committed_changes_nothing() {
+fn edited_after_the_write_committed_it_is_put_back_before_the_run_goes_further() {
     for (gate, op) in [(Gate::Cut, "finish leg_a"), (Gate::Lifecycle, "finish enact")] {
         let s = Scenario::new(25);
         let (run_id, ask) = s.parked(gate);
         s.sign(&ask, ReviewVerdict::Approve);
         let plan = FaultPlan::one(Fault::on("database", op, FaultKind::DieAfter));
         let _ = s.resume(&s.process(plan).1, &run_id);
+        let whole = s.world.document(&ask.approval_path).unwrap().bytes;
         s.world.file(&ask.approval_path, b"edited\n");
         // the effect stands: it is adopted, not judged by a document that changed later
+        let mut driven = s.resumed(&run_id);
+        if s.sign_if_asked(&driven.outcome) {
+            driven = s.resumed(&run_id);
+        }
+        let stage = if gate == Gate::Cut { Gate::Lifecycle.awaiting() } else { "lifecycle_enacted" };
+        s.assert_stopped(&driven, "STOP_KB_CONFLICT", "stopped_kb_conflict", stage, &["kb restore --run-id"]);
+        let enacted = s.count("information_unit", "lifecycle_status", "enacted");
+        assert_eq!(enacted > 0, gate == Gate::Lifecycle, "no further approval is spent");
+        s.world.file(&ask.approval_path, &whole);
         s.finish(&run_id);
     }
 }

@@ -2,10 +2,10 @@
 //! between leg A and leg B; mended, acknowledged and voided.
 
 use cutter_core::digest::Digest;
-use cutter_core::driver::Outcome;
+use cutter_core::driver::{Outcome, stop_kinds};
 use cutter_core::id::RunId;
 use cutter_core::memory::{Fault, FaultKind, FaultPlan};
-use cutter_core::naming::EscalationKind::{DriftAck, Resume};
+use cutter_core::naming::EscalationKind::{DriftAck, Resume, Void};
 use cutter_core::port::effect::{EffectKey, EffectName, ReviewVerdict};
 use cutter_tests::Scenario;
 use cutter_tests::refusal::{Gate, asked, stopped};
@@ -68,65 +68,65 @@ fn at_sg1_in_every_dimension_stops_before_any_write() {
             &["expected", "observed"],
         );
         assert_eq!(s.rows(), before, "{dimension}: nothing is written");
-        // a plain resume changes nothing
-        let revision = s.stored(&run_id).revision;
-        assert_eq!(stopped(&s.resumed(&run_id)).n, 1);
-        assert_eq!(s.stored(&run_id).revision, revision);
-        assert_eq!(s.rows(), before);
     }
 }
 
+/// One cause, one signature: the request that follows shows what moved and the state that is, with a
+/// backup of that state, and its approval accepts it.
 #[test]
-fn acknowledged_at_sg1_voids_the_approval_and_asks_again_under_occurrence_2() {
+fn at_sg1_it_takes_a_new_backup_and_one_signature() {
     for (i, (dimension, damage)) in DAMAGES.iter().enumerate() {
         let s = Scenario::new(120 + i as u64);
         let (run_id, first) = s.parked(Gate::Cut);
         s.sign(&first, ReviewVerdict::Approve);
         damage(&s, &run_id);
+        let first_backup = s.stored(&run_id).backup.unwrap();
         s.resumed(&run_id);
-        let ack = s.answer_stop(&run_id, DriftAck, &[]);
-        assert!(ack.required.contains_key("observed_sha256"));
+        let stop = s.stored(&run_id).stops[0].clone();
+        assert_eq!(stop_kinds(&s.stored(&run_id), &stop), [Void], "nothing but the gate is signed");
         let driven = s.resumed(&run_id);
         let ask = asked(&driven);
         assert_eq!((ask.occurrence, ask.gate.as_str()), (2, "SG_cut_authz"), "{dimension}");
+        let backup = s.stored(&run_id).backup.unwrap();
+        assert_ne!(backup.blob.name, first_backup.blob.name, "{dimension}");
+        assert_eq!(ask.required["base_state_sha"], backup.base_state_sha.to_hex());
         assert_ne!(ask.required["nonce"], first.required["nonce"]);
         let request = s.world.document(&ask.request_path).unwrap();
         let request = String::from_utf8(request.bytes).unwrap();
-        assert!(request.contains("acknowledged after stop 1"), "the approver reads what changed");
+        assert!(request.contains("changed before this request (stop 1)"), "the approver reads what changed");
         let Outcome::Paused { invalid, .. } = &driven.outcome else { unreachable!() };
         assert!(invalid.iter().any(|c| c.approval_kb_id == first.approval_path), "the first one is void");
         assert_eq!(s.rows_of("information_unit").len(), 0);
-        assert_eq!(s.stored(&run_id).stops[0].resolved_by.as_ref(), Some(&ack.approval_path));
+        assert_eq!(s.stored(&run_id).stops[0].resolved_by.as_deref(), Some("the next request"));
         if matches!(*dimension, "triggers" | "latest_version" | "function_iu_core_fn_more" | "grants") {
             continue; // see the tests of their own
         }
         s.sign(&ask, ReviewVerdict::Approve);
-        // a vocabulary is part of the base state too, which leg A computes again
-        s.finish_acknowledging(&run_id);
+        let parked = asked(&s.resumed(&run_id));
+        assert_eq!(parked.gate, "SG_lifecycle_authz", "{dimension}: one signature was enough");
+        s.finish(&run_id);
     }
 }
 
 #[test]
-fn the_acknowledgement_covers_exactly_the_values_observed() {
+fn the_request_covers_exactly_the_values_observed() {
     let s = Scenario::new(140);
     let (run_id, ask) = s.parked(Gate::Cut);
     s.sign(&ask, ReviewVerdict::Approve);
     s.world.alter_function(CREATE, "swapped");
     s.resumed(&run_id);
-    s.answer_stop(&run_id, DriftAck, &[]);
     s.world.alter_function(CREATE, "swapped once more");
     let driven = s.resumed(&run_id);
     let stop = stopped(&driven);
     assert_eq!((stop.n, stop.code.as_str()), (2, "STOP_DRIFT_function_iu_core_fn_iu_create"));
     assert_eq!(s.rows_of("information_unit").len(), 0);
-    s.answer_stop(&run_id, DriftAck, &[]);
     let ask = asked(&s.resumed(&run_id));
     s.sign(&ask, ReviewVerdict::Approve);
     s.finish(&run_id);
 }
 
 #[test]
-fn mended_before_the_acknowledgement_is_read_keeps_the_pins() {
+fn mended_before_it_is_taken_up_keeps_the_pins_and_the_answer() {
     let s = Scenario::new(141);
     let (run_id, ask) = s.parked(Gate::Cut);
     s.sign(&ask, ReviewVerdict::Approve);
@@ -134,11 +134,11 @@ fn mended_before_the_acknowledgement_is_read_keeps_the_pins() {
     s.world.alter_function(CREATE, "swapped");
     s.resumed(&run_id);
     s.world.alter_function(CREATE, CREATE);
-    s.answer_stop(&run_id, DriftAck, &[]);
-    let ask = asked(&s.resumed(&run_id));
+    let next = asked(&s.resumed(&run_id));
+    assert_eq!((next.gate.as_str(), next.occurrence), ("SG_lifecycle_authz", 1), "nothing is asked again");
     let function = "function.iu_core.fn_iu_create";
     assert_eq!(s.stored(&run_id).drift_pins.0[function], pins.0[function]);
-    s.sign(&ask, ReviewVerdict::Approve);
+    s.sign(&next, ReviewVerdict::Approve);
     s.finish(&run_id);
 }
 
@@ -147,6 +147,9 @@ fn an_acknowledgement_for_another_drift_is_not_accepted() {
     let s = Scenario::new(142);
     let (run_id, ask) = s.parked(Gate::Cut);
     s.sign(&ask, ReviewVerdict::Approve);
+    // between leg A and leg B no gate follows: the word on the stop itself is asked for
+    let plan = FaultPlan::one(Fault::on("database", "structural", FaultKind::DieBefore));
+    let _ = s.resume(&s.process(plan).1, &run_id);
     s.world.alter_function(CREATE, "swapped");
     s.resumed(&run_id);
     let sidecar = s.stored(&run_id);
@@ -161,7 +164,7 @@ fn an_acknowledgement_for_another_drift_is_not_accepted() {
         other => panic!("{other:?}"),
     }
     assert_eq!(s.rows(), before);
-    assert_eq!(s.stored(&run_id).state, "stopped_drift");
+    assert_eq!(s.stored(&run_id).state, "stopped_between_leg_a_and_leg_b");
     // nor does a plain word to resume do for drift
     let mut resume = ask.clone();
     resume.approval_type = "stop_resume".into();
@@ -171,16 +174,16 @@ fn an_acknowledgement_for_another_drift_is_not_accepted() {
 }
 
 #[test]
-fn a_refused_acknowledgement_leaves_the_run_stopped() {
+fn drift_that_is_refused_ends_the_run() {
     let s = Scenario::new(143);
-    let (run_id, _) = s.parked(Gate::Cut);
+    let (run_id, ask) = s.parked(Gate::Cut);
     s.world.alter_function(CREATE, "swapped");
-    let ask = s.stored(&run_id).ask.unwrap();
     s.sign(&ask, ReviewVerdict::Approve);
     s.resumed(&run_id);
-    s.answer_stop_with(&run_id, DriftAck, ReviewVerdict::Reject, &[]);
-    assert_eq!(stopped(&s.resumed(&run_id)).n, 1);
-    assert_eq!(s.stored(&run_id).state, "stopped_drift");
+    let again = asked(&s.resumed(&run_id));
+    s.sign(&again, ReviewVerdict::Reject);
+    assert_eq!(stopped(&s.resumed(&run_id)).code, "STOP_REFUSED");
+    assert_eq!(s.rows_of("information_unit").len(), 0);
     s.assert_void_frees(&run_id);
 }
 
@@ -226,7 +229,9 @@ fn a_function_swapped_inside_each_writing_transaction_rolls_it_back() {
             assert_eq!(s.rows(), before, "{effect}: nothing is left of it");
         }
         s.assert_report_filed(&s.stored(&run_id), &stop);
-        s.answer_stop(&run_id, DriftAck, &[]);
+        if between {
+            s.answer_stop(&run_id, DriftAck, &[]);
+        }
         s.finish(&run_id);
     }
 }
@@ -248,8 +253,7 @@ fn units_that_move_after_the_cut_are_found_before_the_enactment() {
             &["unit_rows: expected"],
         );
         assert_eq!(s.rows(), before);
-        // acknowledging does not make it right: the approved set of units is not there
-        s.answer_stop(&run_id, DriftAck, &[]);
+        // asking again does not make it right: the approved set of units is not there
         let again = asked(&s.resumed(&run_id));
         assert_eq!((again.occurrence, again.gate.as_str()), (2, "SG_lifecycle_authz"));
         s.sign(&again, ReviewVerdict::Approve);
@@ -274,10 +278,9 @@ fn the_trigger_disabled_before_the_enactment() {
             Gate::Lifecycle.awaiting(),
             &["triggers: expected"],
         );
-        s.answer_stop(&run_id, DriftAck, &[]);
         let again = asked(&s.resumed(&run_id));
         s.sign(&again, ReviewVerdict::Approve);
-        // even acknowledged, the gate itself wants both enabled
+        // even so, the gate itself wants both enabled
         let driven = s.resumed(&run_id);
         s.assert_failed(
             &driven,
@@ -377,7 +380,6 @@ fn a_base_state_that_moved_since_the_backup() {
     assert_eq!(s.rows_of("information_unit").len(), 0);
     assert_eq!(s.rows_of("cut_change_set").len(), 0);
     assert_ne!(s.rows(), before, "the decision is stored (S2), the cut is not");
-    s.answer_stop(&run_id, DriftAck, &[]);
     let again = asked(&s.resumed(&run_id));
     assert_eq!(again.occurrence, 2);
     assert_ne!(again.required["base_state_sha"], ask.required["base_state_sha"]);
@@ -385,9 +387,8 @@ fn a_base_state_that_moved_since_the_backup() {
     s.finish(&run_id);
     let history = s.rows_of("decision_backlog_history");
     let states: Vec<&str> = history.iter().map(|h| h["to_state"].as_str().unwrap()).collect();
-    let asked_twice =
-        ["review_pending", "reviewed_approved", "reviewed_deferred", "review_pending", "reviewed_approved"];
-    assert!(states.windows(5).any(|w| w == asked_twice), "{states:?}");
+    let cut = ["review_pending", "reviewed_approved", "cut_in_progress", "cut_applied"];
+    assert!(states.windows(4).any(|w| w == cut), "approved once, and asked again: {states:?}");
 }
 
 #[test]
@@ -452,7 +453,6 @@ fn drift_beside_a_leg_a_that_committed_unrecorded_does_not_ask_again() {
     s.world.alter_function(CREATE, "swapped");
     let driven = s.resumed(&run_id);
     assert_eq!(stopped(&driven).code, "STOP_DRIFT_function_iu_core_fn_iu_create");
-    s.answer_stop(&run_id, DriftAck, &[]);
     let ask = asked(&s.resumed(&run_id));
     assert_eq!((ask.gate.as_str(), ask.occurrence), ("SG_lifecycle_authz", 1));
     assert_eq!(s.rows_of("cut_change_set").len(), 1);

@@ -283,32 +283,43 @@ fn a_failed_write_verify_that_died_unrecorded_is_adopted_as_failed() {
 }
 
 #[test]
-fn closeout_documents_that_changed_or_are_gone_stop_until_they_are_restored() {
+fn documents_that_changed_or_are_gone_stop_until_they_are_restored() {
     for (seed, gone) in [(340, true), (341, false)] {
-        let s = Scenario::new(seed);
-        let (run_id, ask) = s.parked(Gate::Lifecycle);
-        s.sign(&ask, ReviewVerdict::Approve);
-        let path = s.stored(&run_id).documents[1].path.clone();
-        let original = s.world.document(&path).unwrap().bytes;
-        if gone {
-            assert!(s.world.drop_document(&path));
-        } else {
-            assert!(s.world.corrupt_document(&path, b"edited\n"));
+        for enacted in [false, true] {
+            let s = Scenario::new(seed);
+            let (run_id, ask) = s.parked(Gate::Lifecycle);
+            s.sign(&ask, ReviewVerdict::Approve);
+            if enacted {
+                let plan = FaultPlan::one(Fault::on("database", "finish enact", FaultKind::DieAfter));
+                let _ = s.resume(&s.process(plan).1, &run_id);
+            }
+            let path = s.stored(&run_id).documents[1].path.clone();
+            let original = s.world.document(&path).unwrap().bytes;
+            if gone {
+                assert!(s.world.drop_document(&path));
+            } else {
+                assert!(s.world.corrupt_document(&path, b"edited\n"));
+            }
+            let driven = s.resumed(&run_id);
+            let stage = if enacted { "lifecycle_enacted" } else { Gate::Lifecycle.awaiting() };
+            let says = ["kb restore", "02-mark-"];
+            s.assert_stopped(&driven, "STOP_KB_CONFLICT", "stopped_kb_conflict", stage, &says);
+            let units = s.count("information_unit", "lifecycle_status", "enacted");
+            assert_eq!(units > 0, enacted, "the approval is not spent");
+            let revision = s.stored(&run_id).revision;
+            assert_eq!(stopped(&s.resumed(&run_id)).n, 1, "still so: the same stop");
+            assert_eq!(s.stored(&run_id).revision, revision);
+            if enacted {
+                let error = s.void(&run_id).unwrap_err().to_string();
+                assert!(error.contains("cannot be voided"), "{error}");
+            }
+            if gone {
+                s.world.file(&path, &original);
+            } else {
+                assert!(s.world.corrupt_document(&path, &original));
+            }
+            s.finish(&run_id);
         }
-        let driven = s.resumed(&run_id);
-        let says = ["closeout.", "02-mark-"];
-        s.assert_stopped(&driven, "STOP_KB_CONFLICT", "stopped_kb_conflict", "lifecycle_enacted", &says);
-        let revision = s.stored(&run_id).revision;
-        assert_eq!(stopped(&s.resumed(&run_id)).n, 1, "still so: the same stop");
-        assert_eq!(s.stored(&run_id).revision, revision);
-        let error = s.void(&run_id).unwrap_err().to_string();
-        assert!(error.contains("cannot be voided"), "{error}");
-        if gone {
-            s.world.file(&path, &original);
-        } else {
-            assert!(s.world.corrupt_document(&path, &original));
-        }
-        s.finish(&run_id);
     }
 }
 

@@ -3,7 +3,7 @@
 //!
 //! `CUTTER_SEQUENCES` sets how many sequences are tried (default 60).
 
-use cutter_core::driver::{DriveError, Outcome, stop_kinds};
+use cutter_core::driver::{DriveError, Outcome, is_for_the_next_gate, stop_kinds};
 use cutter_core::id::RunId;
 use cutter_core::machine::backlog::{BACKLOG, BacklogState};
 use cutter_core::machine::run::{RunState, Stage};
@@ -237,6 +237,8 @@ fn comes_to_an_end(s: &Scenario, voids: bool) {
                     break;
                 }
                 Outcome::Paused { ask, .. } if !voids => s.sign(ask, ReviewVerdict::Approve),
+                Outcome::Stopped(stop) if is_for_the_next_gate(&s.stored(&run), stop) => {}
+                Outcome::Stopped(stop) if stop.code == "STOP_KB_CONFLICT" => s.put_back(&run),
                 Outcome::Stopped(stop) if !voids => {
                     let sidecar = s.stored(&run);
                     let kind = stop_kinds(&sidecar, stop).first().copied();

@@ -7,7 +7,7 @@ use cutter_core::digest::Digest;
 use cutter_core::driver::{DriveError, Outcome};
 use cutter_core::limits::SIDECAR_MAX_BYTES;
 use cutter_core::memory::{Fault, FaultKind, FaultPlan, When};
-use cutter_core::naming::EscalationKind::{DriftAck, Resume};
+use cutter_core::naming::EscalationKind::Resume;
 use cutter_core::port::PortErrorKind;
 use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::sidecar::{RECORD_VERSION, Sidecar, SidecarError};
@@ -170,7 +170,6 @@ fn stays_small_through_every_kind_of_detour() {
         }
         s.sign(&open, ReviewVerdict::Approve);
         assert!(stopped(&s.resumed(&run_id)).code.starts_with("STOP_DRIFT_"));
-        s.answer_stop(&run_id, DriftAck, &[]);
         open = asked(&s.resumed(&run_id));
         let size = s.world.sidecar(&run_id).unwrap().bytes.len();
         assert!(size <= SIDECAR_MAX_BYTES, "round {round}: {size} bytes");

@@ -1,0 +1,188 @@
+//! As people do it, with the program, a real database and real files: answers that contradict each
+//! other, documents that change after they were relied on, requests that are not the ones shown.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::PathBuf;
+
+use cutter_pg::login::Login;
+use cutter_tests::cli::{Deployment, Ran, SOVEREIGN, law};
+
+/// Refuses as the sovereign; the file is then given the name that a person might choose.
+fn refuse(d: &Deployment, run_id: &str, what: &str, name: Option<&str>) {
+    let key = d.path(&format!("keys/{SOVEREIGN}.secret.asc"));
+    let key = key.to_str().unwrap();
+    let refused = ["sovereign", "refuse", "--yes", "--run-id", run_id, "--for", what, "--key", key];
+    let filed = d.run(&refused).exits(0).text("/approval_kb_id").to_owned();
+    if let Some(name) = name {
+        let (stem, _) = filed.split_once("-approval").unwrap();
+        std::fs::rename(kb(d, &filed), kb(d, &format!("{stem}-approval{name}.md"))).unwrap();
+    }
+}
+
+fn kb(d: &Deployment, path: &str) -> PathBuf {
+    d.path("kb").join(path)
+}
+
+fn parked(d: &Deployment, gate: &str) -> String {
+    d.register("LAW-MINDS", &law(3, "changed minds"));
+    let run_id = d.cut("LAW-MINDS");
+    if gate == "lifecycle" {
+        d.approve(&run_id, "cut");
+        assert_eq!(d.resume(&run_id).exits(0).state(), "awaiting_lifecycle_authorization");
+    }
+    run_id
+}
+
+fn count(d: &Deployment, sql: &str) -> i64 {
+    d.database.client(Login::Admin).query_one(sql, &[]).unwrap().get(0)
+}
+
+const ENACTED: &str = "SELECT count(*) FROM iu_core.information_unit WHERE lifecycle_status = 'enacted'";
+const CUT: &str = "SELECT count(*) FROM cutter_governance.cut_change_set";
+
+#[track_caller]
+fn assert_refused(d: &Deployment, gate: &str, ran: Ran) {
+    let ran = ran.exits(5);
+    assert_eq!((ran.stop_code(), ran.state()), ("STOP_REFUSED", "stopped_refused"), "{}", ran.stdout);
+    let done = if gate == "cut" { CUT } else { ENACTED };
+    assert_eq!(count(d, done), 0, "nothing is done at {gate}");
+}
+
+#[test]
+fn a_refusal_among_approvals_wins_whatever_it_is_called() {
+    for gate in ["cut", "lifecycle"] {
+        for name in [None, Some("-3-"), Some("-withdrawn")] {
+            let d = Deployment::new();
+            let run_id = parked(&d, gate);
+            if name.is_none() {
+                refuse(&d, &run_id, gate, None);
+                d.approve(&run_id, gate);
+            } else {
+                d.approve(&run_id, gate);
+                refuse(&d, &run_id, gate, name);
+            }
+            d.approve(&run_id, gate);
+            assert_refused(&d, gate, d.resume(&run_id));
+            let answers = "SELECT count(*) FROM cutter_governance.approval_answer WHERE NOT late";
+            let before = i64::from(gate == "lifecycle");
+            assert_eq!(count(&d, answers), before + 3, "{gate} {name:?}: every valid answer is kept");
+        }
+    }
+}
+
+#[test]
+fn a_worker_hears_a_refusal_too() {
+    let d = Deployment::new();
+    d.register("LAW-MINDS", &law(3, "changed minds"));
+    let _ = d.run(&["queue", "add", "--document-id", "LAW-MINDS"]).exits(0);
+    let drain = ["worker", "--concurrency", "1", "--drain"];
+    let _ = d.run(&drain);
+    let run_id = d.texts("SELECT run_id FROM cutter_governance.run_fence", &[]).remove(0);
+    d.approve(&run_id, "cut");
+    refuse(&d, &run_id, "cut", Some("-later"));
+    let _ = d.run(&drain);
+    assert_eq!(d.status(&run_id).exits(0).state(), "stopped_refused");
+    assert_eq!(count(&d, CUT), 0);
+}
+
+/// What a login can do by itself: an approval of no ask, and one beside a refusal, enact nothing.
+#[test]
+fn the_database_holds_the_rule_by_itself() {
+    let d = Deployment::new();
+    let run_id = parked(&d, "lifecycle");
+    d.approve(&run_id, "lifecycle");
+    // another host's reviewer heard a refusal, whose document is gone from the knowledge base since
+    let mut admin = d.database.client(Login::Admin);
+    let row = admin
+        .query_one(
+            "SELECT nonce FROM cutter_governance.approval_ask WHERE gate = 'SG_lifecycle_authz' AND run_id = $1",
+            &[&run_id],
+        )
+        .unwrap();
+    let document = format!("decision: reject\nnonce: {}\n", row.get::<_, String>(0));
+    let mut review = d.database.client(Login::Review);
+    let record = "SELECT cutter_governance.fn_answer_record($1, 'SG_lifecycle_authz', 1, 'reject', 'kb/no.md', $2, 'F', 'ann')";
+    review.execute(record, &[&run_id, &document.as_bytes()]).unwrap();
+    let ran = d.resume(&run_id);
+    assert_ne!(ran.code, Some(0), "{}", ran.stdout);
+    assert_eq!(count(&d, ENACTED), 0);
+}
+
+#[test]
+fn what_was_relied_on_is_put_back_before_the_next_approval_is_spent() {
+    for damage in ["edited", "gone", "report"] {
+        let d = Deployment::new();
+        let run_id = parked(&d, "lifecycle");
+        let folder = d.status(&run_id).exits(0).text("/kb_folder").to_owned();
+        let names: Vec<String> = std::fs::read_dir(kb(&d, &folder))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        let find = |part: &str| kb(&d, &folder).join(names.iter().find(|n| n.contains(part)).unwrap());
+        let (path, bytes) = match damage {
+            "report" => (find("03-"), Some(b"another report\n".to_vec())),
+            "edited" => {
+                let path = find("SG1-cut-authz-approval");
+                let mut bytes = std::fs::read(&path).unwrap();
+                bytes[100] ^= 1;
+                (path, Some(bytes))
+            }
+            _ => (find("SG1-cut-authz-approval"), None),
+        };
+        let whole = std::fs::read(&path).unwrap();
+        match &bytes {
+            Some(bytes) => std::fs::write(&path, bytes).unwrap(),
+            None => std::fs::remove_file(&path).unwrap(),
+        }
+        d.approve(&run_id, "lifecycle");
+        let stopped = d.resume(&run_id).exits(3);
+        assert_eq!(stopped.stop_code(), "STOP_KB_CONFLICT", "{}", stopped.stdout);
+        let command = format!("cutter kb restore --run-id {run_id}");
+        assert!(stopped.text("/stop/reason").contains(&command), "{}", stopped.stdout);
+        assert_eq!(count(&d, ENACTED), 0, "{damage}: the second approval is not spent");
+        let restored = d.run(&["kb", "restore", "--run-id", &run_id]).exits(0);
+        assert_eq!(restored.json["restored"].as_array().unwrap().len(), 1, "{}", restored.stdout);
+        assert_eq!(std::fs::read(&path).unwrap(), whole, "{damage}");
+        let _ = d.run(&["kb", "restore", "--run-id", &run_id]).exits(0);
+        assert_eq!(d.resume(&run_id).exits(0).state(), "closeout_reported");
+        d.verify(&run_id);
+    }
+}
+
+#[test]
+fn what_is_signed_is_what_was_shown() {
+    let d = Deployment::new();
+    let run_id = parked(&d, "cut");
+    let shown = d.run(&["sovereign", "show", "--run-id", &run_id]).exits(0);
+    let (sha256, path) = (shown.text("/request_sha256").to_owned(), kb(&d, shown.text("/request_path")));
+    let whole = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, whole.replacen("bytes", "pages", 1)).unwrap();
+    let edited =
+        d.run(&["sovereign", "show", "--run-id", &run_id]).exits(0).text("/request_sha256").to_owned();
+    assert_ne!(edited, sha256);
+    let refused = d.answer(&run_id, "cut", &["--request-sha256", &sha256]).exits(5);
+    assert!(refused.stdout.contains("approval.request_sha256"), "{}", refused.stdout);
+    std::fs::write(&path, &whole).unwrap();
+    let _ = d.answer(&run_id, "cut", &["--request-sha256", &edited]).exits(5);
+    let _ = d.answer(&run_id, "cut", &["--request-sha256", &sha256]).exits(0);
+    assert_eq!(d.resume(&run_id).exits(0).state(), "awaiting_lifecycle_authorization");
+    // nobody signs by accident
+    let key = d.path(&format!("keys/{SOVEREIGN}.secret.asc"));
+    let sign = ["sovereign", "approve", "--run-id", &run_id, "--key", key.to_str().unwrap()];
+    let unasked = d.run(&sign).exits(2);
+    assert!(unasked.text("/error/next/0").contains("--request-sha256"), "{}", unasked.stdout);
+}
+
+#[test]
+fn a_file_too_long_for_an_approval_stops_nobody() {
+    let d = Deployment::new();
+    let run_id = parked(&d, "cut");
+    let folder = d.status(&run_id).exits(0).text("/kb_folder").to_owned();
+    let huge = std::fs::File::create(kb(&d, &folder).join("SG1-cut-authz-approval-0.md")).unwrap();
+    huge.set_len(65 << 20).unwrap();
+    std::fs::create_dir(kb(&d, &folder).join("SG1-cut-authz-approval-1.md")).unwrap();
+    d.approve(&run_id, "cut");
+    assert_eq!(d.resume(&run_id).exits(0).state(), "awaiting_lifecycle_authorization");
+    d.finish_run(&run_id);
+    d.verify(&run_id);
+}

@@ -1,0 +1,238 @@
+//! Changed minds: up to four answers to one ask, in every order, before and after parking, and while the
+//! transaction that relies on one is open. What they allow is done exactly if nobody refused in time,
+//! whatever the documents are called, and every valid answer is kept.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use cutter_core::approval::{Ask, render_approval};
+use cutter_core::digest::Digest;
+use cutter_core::driver::{Outcome, Ports};
+use cutter_core::id::RunId;
+use cutter_core::memory::{World, block_on};
+use cutter_core::port::PortResult;
+use cutter_core::port::effect::ReviewVerdict::{self, Approve, Defer, Reject};
+use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
+use cutter_tests::refusal::{Gate, stopped};
+use cutter_tests::{SOVEREIGN, Scenario};
+
+/// Names that a person might choose; byte order is none that matters.
+const NAMES: [&str; 4] = ["-2026-05-20", "-2-2026-05-20", "-3-", "-withdrawn"];
+
+fn orders(longest: usize) -> Vec<Vec<ReviewVerdict>> {
+    let mut all: Vec<Vec<ReviewVerdict>> = vec![Vec::new()];
+    let mut last = all.clone();
+    for _ in 0..longest {
+        last = last
+            .iter()
+            .flat_map(|o| [Approve, Reject, Defer].map(|v| [o.clone(), vec![v]].concat()))
+            .collect();
+        all.extend(last.clone());
+    }
+    all.retain(|order| !order.is_empty());
+    all
+}
+
+/// A signed answer under the nth name.
+fn answer(s: &Scenario, ask: &Ask, n: usize, verdict: ReviewVerdict) -> (String, String) {
+    let (stem, _) = ask.approval_path.split_once("-approval").unwrap();
+    let extra = BTreeMap::from([("reason".to_owned(), format!("answer {n}"))]);
+    let text = render_approval(ask, verdict, SOVEREIGN, s.world.now(), None, &extra);
+    let document = s.world.sign(&s.world.person(SOVEREIGN), &text);
+    (format!("{stem}-approval{}.md", NAMES[n]), document)
+}
+
+fn file(s: &Scenario, ask: &Ask, n: usize, verdict: ReviewVerdict) -> Digest {
+    let (path, document) = answer(s, ask, n, verdict);
+    s.world.file(&path, document.as_bytes());
+    Digest::of(document.as_bytes())
+}
+
+fn answers(s: &Scenario, run_id: &RunId, gate: &str) -> Vec<(Digest, bool)> {
+    let asks = block_on(s.ports().reader.asks(run_id)).unwrap();
+    let at_gate = asks.into_iter().filter(|ask| ask.asked.ask.gate == gate);
+    at_gate.flat_map(|ask| ask.answers).map(|a| (a.answer.sha256(), a.late)).collect()
+}
+
+fn relied_on(s: &Scenario, run_id: &RunId, gate: Gate) -> bool {
+    let used = s.rows_of("approval_use");
+    let effect = if gate == Gate::Cut { "leg_a" } else { "enact" };
+    used.iter().any(|u| u["run_id"] == run_id.as_str() && u["used_by"]["effect"] == effect)
+}
+
+/// What must be true of a run that was driven on once all of `order` had been heard.
+fn check(s: &Scenario, run_id: &RunId, gate: Gate, ask: &Ask, order: &[ReviewVerdict], kept: &[Digest]) {
+    let refused = order.iter().any(|v| *v != Approve);
+    assert_eq!(relied_on(s, run_id, gate), !refused, "{order:?}");
+    let stored = answers(s, run_id, &ask.gate);
+    for sha256 in kept {
+        assert!(
+            stored.iter().any(|(found, late)| found == sha256 && !late),
+            "{order:?}: {sha256} is not kept"
+        );
+    }
+    if refused {
+        assert_eq!(s.stored(run_id).state, "stopped_refused", "{order:?}");
+        let last = s.stored(run_id).sovereign_approvals.last().unwrap().decision.clone();
+        let first = if order.contains(&Reject) { "reject" } else { "defer" };
+        assert_eq!(last, first, "{order:?}: no outweighs not now");
+    }
+}
+
+#[test]
+fn before_it_is_resumed_in_every_order_at_both_gates() {
+    for gate in [Gate::Cut, Gate::Lifecycle] {
+        for (i, order) in orders(3).iter().enumerate() {
+            let s = Scenario::new(3_000 + i as u64);
+            let (run_id, ask) = s.parked(gate);
+            let kept: Vec<Digest> = order.iter().enumerate().map(|(n, v)| file(&s, &ask, n, *v)).collect();
+            let _ = s.resumed(&run_id);
+            check(&s, &run_id, gate, &ask, order, &kept);
+        }
+    }
+}
+
+#[test]
+fn an_approval_that_is_named_does_not_pass_over_a_refusal() {
+    for gate in [Gate::Cut, Gate::Lifecycle] {
+        let s = Scenario::new(3_200);
+        let (run_id, ask) = s.parked(gate);
+        s.sign(&ask, Approve);
+        let _ = file(&s, &ask, 3, Reject);
+        let driven = s.resume_with(&run_id, &ask.approval_path).unwrap();
+        assert_eq!(stopped(&driven).code, "STOP_REFUSED");
+        assert!(!relied_on(&s, &run_id, gate));
+    }
+}
+
+/// A knowledge base where somebody files answers at the nth call after the run is resumed.
+struct Meanwhile {
+    world: World,
+    inner: Arc<dyn KnowledgeBase>,
+    calls: Mutex<usize>,
+    at: usize,
+    answer: (String, String),
+}
+
+impl Meanwhile {
+    fn call(&self) {
+        let mut calls = self.calls.lock().unwrap();
+        *calls += 1;
+        if *calls == self.at {
+            self.world.file(&self.answer.0, self.answer.1.as_bytes());
+        }
+    }
+}
+
+#[async_trait::async_trait]
+impl KnowledgeBase for Meanwhile {
+    async fn create(&self, path: &str, bytes: &[u8]) -> PortResult<CreateOutcome> {
+        self.call();
+        self.inner.create(path, bytes).await
+    }
+
+    async fn read(&self, path: &str) -> PortResult<Option<Document>> {
+        self.call();
+        self.inner.read(path).await
+    }
+
+    async fn list(&self, folder: &str) -> PortResult<Vec<String>> {
+        self.call();
+        self.inner.list(folder).await
+    }
+
+    async fn append_index(&self, path: &str, run_id: &str, line: &str) -> PortResult<AppendOutcome> {
+        self.call();
+        self.inner.append_index(path, run_id, line).await
+    }
+
+    async fn index_line(&self, path: &str, run_id: &str) -> PortResult<Option<String>> {
+        self.call();
+        self.inner.index_line(path, run_id).await
+    }
+}
+
+/// A refusal that comes at any moment: heard, if the run's transaction had not looked for the last
+/// time; else the approval is relied on, and the refusal is told as late or left for the reader.
+#[test]
+fn while_the_run_goes_on_a_refusal_is_heard_until_the_last_look() {
+    for gate in [Gate::Cut, Gate::Lifecycle] {
+        for verdict in [Reject, Defer] {
+            let mut heard = Vec::new();
+            for at in 1..40 {
+                let s = Scenario::new(3_300);
+                let (run_id, ask) = s.parked(gate);
+                s.sign(&ask, Approve);
+                let mut ports: Ports = s.ports();
+                ports.kb = Arc::new(Meanwhile {
+                    world: s.world.clone(),
+                    inner: ports.kb.clone(),
+                    calls: Mutex::new(0),
+                    at,
+                    answer: answer(&s, &ask, 3, verdict),
+                });
+                let driven = s.resume(&ports, &run_id).unwrap();
+                let refused =
+                    matches!(&driven.outcome, Outcome::Stopped(stop) if stop.code == "STOP_REFUSED");
+                assert_eq!(
+                    relied_on(&s, &run_id, gate),
+                    !refused,
+                    "{verdict:?} at call {at}: {:?}",
+                    driven.outcome
+                );
+                heard.push(refused);
+                if refused {
+                    let entry = s.rows_of("decision_backlog_entry")[0]["status"].clone();
+                    let wanted: &[&str] = match gate {
+                        Gate::Cut => &["reviewed_deferred", "reviewed_rejected"],
+                        Gate::Lifecycle => &["verified_complete"],
+                    };
+                    assert!(wanted.contains(&entry.as_str().unwrap()), "{entry}");
+                    assert_eq!(answers(&s, &run_id, &ask.gate).iter().filter(|(_, late)| !late).count(), 2);
+                }
+            }
+            let last = heard.iter().rposition(|refused| *refused).expect("some are heard");
+            assert!(last > 2, "not only what stood there before: {heard:?}");
+            assert!(
+                heard[..=last].iter().all(|refused| *refused),
+                "heard up to a moment, and never after: {heard:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_stored_refusal_counts_although_its_document_is_gone() {
+    for gate in [Gate::Cut, Gate::Lifecycle] {
+        let s = Scenario::new(3_400);
+        let (run_id, ask) = s.parked(gate);
+        let (path, document) = answer(&s, &ask, 3, Reject);
+        let answer = cutter_core::port::ask::AnswerWrite {
+            gate: ask.gate.clone(),
+            occurrence: ask.occurrence,
+            decision: Reject,
+            approval_kb_id: path,
+            document,
+            fingerprint: String::new(),
+            actor: SOVEREIGN.to_owned(),
+        };
+        block_on(s.ports().reviewer.record_answers(&run_id, &[answer])).unwrap();
+        s.sign(&ask, Approve);
+        assert_eq!(stopped(&s.resumed(&run_id)).code, "STOP_REFUSED");
+        assert!(!relied_on(&s, &run_id, gate));
+    }
+}
+
+#[test]
+fn what_cannot_be_read_or_is_no_answer_blocks_nobody() {
+    let s = Scenario::new(3_500);
+    let (run_id, ask) = s.parked(Gate::Cut);
+    for n in 0..40 {
+        let path = ask.approval_path.replace(".md", &format!("-{n}.md"));
+        s.world.file(&path, &[0xff, 0xfe, n]);
+    }
+    s.sign(&ask, Approve);
+    let driven = s.resumed(&run_id);
+    assert!(relied_on(&s, &run_id, Gate::Cut), "{:?}", driven.outcome);
+    assert!(s.stored(&run_id).considered.len() <= 20);
+}
