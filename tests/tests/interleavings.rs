@@ -262,9 +262,9 @@ impl<L: Land> Stage<'_, L> {
                 }
             }
             Act::Cleanup(days) => {
-                let mut asked = self.asked(&ports);
-                asked.at = asked.at.checked_add(SignedDuration::from_hours(24 * i64::from(days))).unwrap();
-                let _ = block_on(requests.cleanup(&Cleanup { asked, limit: 2 }));
+                self.0.world.advance(u64::from(days) * 86_400_000);
+                let cleanup = Cleanup { asked: self.asked(&ports), as_of: None, limit: 2 };
+                let _ = block_on(requests.cleanup(&cleanup));
             }
             Act::Sweep(n) => self.sweep(&ports, n),
             Act::Keep(n, keep) => self.keep(&ports, n, keep),
