@@ -223,3 +223,57 @@ fn an_approval_runs_out_by_the_servers_clock() {
         assert_eq!(answer, is_used, "{left}");
     }
 }
+
+/// What one login holds against the others is bounded, and named.
+#[test]
+fn no_login_holds_the_others_up_without_a_bound() {
+    let world = World::new();
+    let mut exec = world.database.client(Login::Exec);
+    let holder = r#"{"holder":"01970000-0000-7000-8000-00000000bbbb","host":"h","pid":1,"since":"2026-05-20T10:11:12Z","command":"c"}"#;
+    exec.batch_execute(&format!("SELECT cutter_run.fn_run_create('{RUN}', '\\x01')")).unwrap();
+    let take = |holder: &str, ms: &str| {
+        format!("SELECT cutter_run.fn_lease_take('{RUN}', '{}', '{holder}', {ms})", id())
+    };
+    for bad in ["me", "[]", "{}", "\"x\"", r#"{"holder":"me"}"#] {
+        let (code, message) = refused(&mut exec, &take(bad, "1000"));
+        assert_eq!(code, "CU001", "{bad}: {message}");
+    }
+    assert_eq!(refused(&mut exec, &take(holder, "9000000000000")).0, "CU001");
+    exec.batch_execute(&take(holder, "86400000")).unwrap();
+    for call in [
+        format!("SELECT * FROM cutter_run.fn_lease_renew(ARRAY['{RUN}'], ARRAY[1], 9000000000000)"),
+        "SELECT * FROM cutter_queue.fn_work_claim(gen_random_uuid(), 1, 2000000000)".to_owned(),
+        "SELECT cutter_queue.fn_work_heartbeat('{1}', '{1}', ARRAY[gen_random_uuid()], 2000000000)"
+            .to_owned(),
+        "SELECT * FROM cutter_queue.fn_work_take_over(gen_random_uuid(), 1, 2000000000)".to_owned(),
+        "SELECT cutter_queue.fn_work_take_watch(gen_random_uuid(), 2000000000)".to_owned(),
+        "SELECT cutter_queue.fn_work_take_watch(gen_random_uuid(), NULL)".to_owned(),
+    ] {
+        assert_eq!(refused(&mut exec, &call).0, "CU001", "{call}");
+    }
+    let stray = RUN.replace("aaaa", "cccc");
+    let claim = format!("SELECT cutter_run.fn_claim_put('A', 1, '{stray}')");
+    assert_eq!(refused(&mut exec, &claim).0, "CUN10", "a claim of a run that is not there");
+    exec.batch_execute(&claim.replace(&stray, RUN)).unwrap();
+
+    // An advisory lock is anybody's to take; who waits for it says whose it is.
+    let mut stranger = world.database.client(Login::Directus);
+    stranger
+        .batch_execute(&format!(
+            "SET application_name = 'not cutter'; SELECT pg_advisory_lock(hashtextextended('{RUN}', 17));
+             SELECT pg_advisory_lock(hashtext('cutter_queue.fn_work_day'))"
+        ))
+        .unwrap();
+    exec.batch_execute("SET lock_timeout = '100ms'").unwrap();
+    let mut admin = world.database.client(Login::Admin);
+    admin.batch_execute("SET lock_timeout = '100ms'").unwrap();
+    let save = format!("SELECT cutter_run.fn_run_publish('{RUN}', 1, '\\x02', NULL, 1, 1, 1000, false)");
+    for (client, call) in
+        [(&mut exec, save), (&mut admin, "SELECT cutter_queue.fn_work_day('2026-05-20')".to_owned())]
+    {
+        let (code, message) = refused(client, &call);
+        assert_eq!(code, "55P03", "{message}");
+        assert!(message.contains("login directus, application 'not cutter'"), "{message}");
+    }
+    drop(stranger);
+}

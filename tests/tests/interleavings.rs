@@ -26,7 +26,6 @@ use cutter_core::settings::RunSettings;
 use cutter_core::sidecar::Sidecar;
 use cutter_tests::Scenario;
 use cutter_tests::pg::PgWorld;
-use jiff::SignedDuration;
 use keeper::Keep;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -44,6 +43,8 @@ trait Land {
     fn caller(&self) -> Caller;
     fn settings(&self) -> &RunSettings;
     fn sign(&self, ask: &Ask, word: ReviewVerdict);
+    /// So many days pass for the store; a real server's clock is nobody's to set.
+    fn pass(&self, _days: u8) {}
 }
 
 struct Memory(Scenario);
@@ -69,6 +70,9 @@ impl Land for Memory {
     }
     fn sign(&self, ask: &Ask, word: ReviewVerdict) {
         self.0.sign(ask, word);
+    }
+    fn pass(&self, days: u8) {
+        self.0.world.advance(u64::from(days) * 86_400_000);
     }
 }
 
@@ -262,7 +266,7 @@ impl<L: Land> Stage<'_, L> {
                 }
             }
             Act::Cleanup(days) => {
-                self.0.world.advance(u64::from(days) * 86_400_000);
+                self.land.pass(days);
                 let cleanup = Cleanup { asked: self.asked(&ports), as_of: None, limit: 2 };
                 let _ = block_on(requests.cleanup(&cleanup));
             }

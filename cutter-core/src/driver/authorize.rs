@@ -211,7 +211,8 @@ impl Run<'_> {
         document: &Document,
         asks: &[Ask],
     ) -> Result<Result<Answer, GateReport>, Halt> {
-        let now = self.ports.clock.now();
+        // By the database's clock: whoever drives the run sets their own.
+        let now = self.ports.reader.now().await.map_err(|e| self.halt(e))?;
         let signature =
             self.ports.signatures.observe(&document.bytes, now).await.map_err(|e| self.halt(e))?;
         let mut refusal = GateReport { gate: GateId::FailureEscalation, checks: Vec::new() };

@@ -19,7 +19,7 @@ pub const FOREIGN: &str = "OTHER-1";
 
 /// `cut(document, run, text, units, outcome)`: registers the text and cuts it into equal parts.
 /// Outcomes: marked, draft, enacted, failed.
-const FUNCTIONS: &str = r#"
+pub const FUNCTIONS: &str = r#"
 CREATE FUNCTION public.hex(p text) RETURNS text LANGUAGE sql IMMUTABLE AS
     $$ SELECT encode(sha256(convert_to(p, 'UTF8')), 'hex') $$;
 
