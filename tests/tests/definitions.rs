@@ -46,7 +46,9 @@ fn doctor_tries_every_login_and_looks_at_the_modes_of_files() {
         ("CUTTER_DSN_EXECUTOR", elsewhere.connection_string(Login::Exec), "expected one database"),
         ("CUTTER_DSN_REVIEWER", "host=/nowhere user=cutter_review dbname=x".to_owned(), "login cutter_review"),
     ] {
-        let told = d.run_with(&[(variable, &value)], &["doctor"]);
+        let mut command = d.command(&["doctor"]);
+        command.env(variable, value);
+        let told = cutter_tests::cli::finish(command);
         assert!(told.code == Some(3) && told.stdout.contains(said), "{said}: {}", told.stdout);
     }
     for (file, open, closed) in [("cutter.toml", 0o666, 0o600), ("keys/executor.seed", 0o644, 0o600)] {
