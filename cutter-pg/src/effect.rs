@@ -128,10 +128,7 @@ impl Tx<'_> {
             "SELECT e.status FROM cutter_governance.decision_backlog_entry e WHERE e.entry_id = $1",
             &[&entry_id],
         )?;
-        match row {
-            Some(row) => get(&row, 0),
-            None => Err(missing("decision_backlog_entry", entry_id)),
-        }
+        row.map_or_else(|| Err(missing("decision_backlog_entry", entry_id)), |row| get(&row, 0))
     }
 
     /// `fn_backlog_transition`: compare-and-set with the history row.

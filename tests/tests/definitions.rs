@@ -44,7 +44,11 @@ fn doctor_tries_every_login_and_looks_at_the_modes_of_files() {
     for (variable, value, said) in [
         ("CUTTER_DSN_EXECUTOR", verifier, "expected a connection as cutter_exec, observed cutter_verify"),
         ("CUTTER_DSN_EXECUTOR", elsewhere.connection_string(Login::Exec), "expected one database"),
-        ("CUTTER_DSN_REVIEWER", "host=/nowhere user=cutter_review dbname=x".to_owned(), "login cutter_review"),
+        (
+            "CUTTER_DSN_REVIEWER",
+            "host=/nowhere user=cutter_review dbname=x".to_owned(),
+            "login cutter_review",
+        ),
     ] {
         let mut command = d.command(&["doctor"]);
         command.env(variable, value);
