@@ -70,7 +70,7 @@ impl Torture<'_> {
                     }
                 }
                 "cleanup_scheduled" => {
-                    fifteen_days_pass(&self.d);
+                    fifteen_days_pass(self.d);
                     self.step(dice, &["request", "cleanup"])
                 }
                 "cleaned" => return run_id,
