@@ -24,6 +24,7 @@ use cutter_core::port::cut_request::{
 use cutter_core::port::effect::{EffectName, ReviewVerdict, Verdict};
 use cutter_core::settings::RunSettings;
 use cutter_core::sidecar::Sidecar;
+use cutter_pg::login::Login;
 use cutter_tests::Scenario;
 use cutter_tests::pg::PgWorld;
 use keeper::Keep;
@@ -43,8 +44,8 @@ trait Land {
     fn caller(&self) -> Caller;
     fn settings(&self) -> &RunSettings;
     fn sign(&self, ask: &Ask, word: ReviewVerdict);
-    /// So many days pass for the store; a real server's clock is nobody's to set.
-    fn pass(&self, _days: u8) {}
+    /// So many days pass for the store.
+    fn pass(&self, days: u8);
 }
 
 struct Memory(Scenario);
@@ -95,6 +96,16 @@ impl Land for Server {
     }
     fn sign(&self, ask: &Ask, word: ReviewVerdict) {
         self.0.sign(ask, word);
+    }
+    /// What was recorded is so much older: nobody sets a real server's clock.
+    fn pass(&self, days: u8) {
+        let older = format!(
+            "SET session_replication_role = replica;
+             UPDATE public.cut_request SET cleanup_scheduled_at = cleanup_scheduled_at - interval '{days} days';
+             UPDATE public.cut_request_transition SET recorded_at = recorded_at - interval '{days} days';
+             UPDATE iu_core.iu_staging_record SET expires_at = expires_at - interval '{days} days'"
+        );
+        self.0.database.client(Login::Admin).batch_execute(&older).unwrap();
     }
 }
 
