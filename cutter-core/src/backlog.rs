@@ -63,6 +63,8 @@ pub struct Entry {
     pub promotions: usize,
     /// `review_decision` rows about the review of this entry, oldest first.
     pub decisions: Vec<Decision>,
+    /// How many `review_decision` rows about a stop of its run name the entry: they may defer it.
+    pub stop_answers: usize,
     /// Its change sets of kind `cut`.
     pub change_sets: Vec<ChangeSet>,
     /// The executor's and the verifier's signatures over its change sets.

@@ -121,7 +121,8 @@ fn work_queue_contracts() {
 #[test]
 fn cut_request_contracts() {
     let build = || async {
-        let ports = World::new(11).process().ports();
+        let world = World::new(11);
+        let ports = world.process().ports();
         let database = DatabaseUnderTest {
             reader: ports.reader,
             executor: ports.executor,
@@ -131,9 +132,10 @@ fn cut_request_contracts() {
             lose_answer: None,
             keep: None,
         };
-        Ok(RequestsUnderTest { requests: ports.requests, database })
+        let a_year_passes = Box::new(move || world.advance(366 * 86_400_000));
+        Ok(RequestsUnderTest { requests: ports.requests, database, a_year_passes })
     };
-    all_held(block_on(cut_request::run_all(build)), 19);
+    all_held(block_on(cut_request::run_all(build)), 22);
 }
 
 #[test]

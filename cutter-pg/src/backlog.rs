@@ -121,6 +121,9 @@ FROM cutter_governance.v_backlog_history h WHERE h.entry_id = ANY ($1) ORDER BY 
 const DECISIONS: &str = "
 SELECT d.entry_id, d.review_decision_id, d.decision, d.has_consent
 FROM cutter_governance.v_backlog_decision d WHERE d.entry_id = ANY ($1) ORDER BY d.at, d.review_decision_id";
+const STOP_ANSWERS: &str = "
+SELECT d.entry_id, count(*) AS answers FROM cutter_governance.review_decision d
+WHERE d.entry_id = ANY ($1) AND d.type IN ('stop_resume', 'drift_ack', 'void') GROUP BY d.entry_id";
 const CUTS: &str = "
 SELECT c.entry_id, c.change_set_id, c.review_decision_id, c.live, c.manifest_envelope_id, c.verify_result_id,
     c.passed, c.compensating_id, c.escalation_entry_id
@@ -229,6 +232,10 @@ fn records(snapshot: &mut impl GenericClient, ids: &[Uuid]) -> Result<Vec<Entry>
         entry.decisions.push(decision(row)?);
         Ok(())
     })?;
+    each(STOP_ANSWERS, |entry, row| {
+        entry.stop_answers = usize::try_from(unsigned(row, "answers")?).unwrap_or(usize::MAX);
+        Ok(())
+    })?;
     each(CUTS, |entry, row| {
         entry.change_sets.push(cut(row)?);
         Ok(())
@@ -252,6 +259,7 @@ fn entry(row: &Row) -> Result<(Uuid, Entry), PgError> {
         depends_on: depends_on.into_iter().map(|entry_id| Dependency { entry_id, status: None }).collect(),
         history: Vec::new(),
         promotions: 0,
+        stop_answers: 0,
         decisions: Vec::new(),
         change_sets: Vec::new(),
         signatures: Vec::new(),

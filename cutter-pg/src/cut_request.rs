@@ -1,5 +1,5 @@
 //! The cut request port over PostgreSQL: each operation one short transaction over the connection of
-//! its login, and the step by which a run's own transactions move the request that names the run.
+//! its login. What a run does moves its request inside the run's own transactions, by the database.
 //!
 //! A lost race before COMMIT is tried again under the same ids. An error after COMMIT was sent is
 //! `OutcomeUnknown`; asking again with the same ids is always right, as every operation gives what
@@ -26,7 +26,6 @@ use uuid::Uuid;
 
 use crate::connection::commit;
 use crate::database::{PgDatabase, connection, give_up_after_deadline};
-use crate::effect::Tx;
 use crate::error::{PORT, PgError};
 use crate::login::Login;
 use crate::row::{get, parsed_opt, system_time, unsigned};
@@ -37,21 +36,13 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// How often a lost race is tried in all.
 const ATTEMPTS: u32 = 3;
 
-/// Moves the request that names this run to where the open transaction puts the run; without one it
-/// is one look into an index.
-pub(crate) fn follow(tx: &mut Tx<'_>) -> Result<(), PgError> {
-    tx.client.execute(
-        "SELECT cutter_governance.fn_cut_request_follow($1, $2, $3, NULL, $4, $5)",
-        &[
-            &tx.cx.key.run_id.uuid(),
-            &tx.cx.key.run_id.as_str(),
-            &tx.cx.key.effect.as_str(),
-            &tx.cx.actor,
-            &system_time(tx.cx.at),
-        ],
-    )?;
-    Ok(())
-}
+/// What a cleanup at this time would take, as [`CutRequests::cleanup`] reports it.
+const WOULD_GO: &str = "
+SELECT d.cut_request_id, count(p.staging_record_id) AS records, coalesce(sum(length(p.content)), 0)::bigint AS bytes
+FROM public.fn_cut_cleanup_due($1, $2) d
+LEFT JOIN iu_core.iu_staging_payload p ON p.staging_record_id = ANY (d.staged)
+GROUP BY d.cut_request_id, d.due_at
+ORDER BY d.due_at, d.cut_request_id";
 
 type Params<'a> = &'a [&'a (dyn ToSql + Sync)];
 
@@ -219,12 +210,21 @@ impl CutRequests for PgDatabase {
     async fn catch_up(&self, catch_up: &CatchUp) -> PortResult<RequestOutcome> {
         let c = catch_up.clone();
         self.on_requests(Login::Exec, "cut_request catch_up", move |tx| {
-            moved(
-                tx,
-                "SELECT cutter_governance.fn_cut_request_catch_up($1, $2, $3, $4)",
-                c.cut_request_id,
-                &[&c.cut_request_id, &c.ended, &c.asked.actor, &system_time(c.asked.at)],
-            )
+            let (id, actor, at) = (&c.cut_request_id, &c.asked.actor, system_time(c.asked.at));
+            match &c.ended {
+                None => moved(
+                    tx,
+                    "SELECT cutter_governance.fn_cut_request_catch_up($1, $2, $3)",
+                    c.cut_request_id,
+                    &[id, actor, &at],
+                ),
+                Some(reason) => moved(
+                    tx,
+                    "SELECT cutter_governance.fn_cut_request_run_ended($1, $2, $3, $4)",
+                    c.cut_request_id,
+                    &[id, reason, actor, &at],
+                ),
+            }
         })
         .await
     }
@@ -259,10 +259,13 @@ impl CutRequests for PgDatabase {
         let c = cleanup.clone();
         self.on_requests(Login::Exec, "cut_request cleanup", move |tx| {
             let limit = i32::try_from(c.limit).unwrap_or(i32::MAX);
-            let rows = tx.query(
-                "SELECT c.cut_request_id, c.records, c.bytes FROM public.fn_cut_cleanup($1, $2, $3) c",
-                &[&system_time(c.asked.at), &limit, &c.asked.actor],
-            )?;
+            let rows = match c.as_of {
+                None => tx.query(
+                    "SELECT c.cut_request_id, c.records, c.bytes FROM public.fn_cut_cleanup($1, $2) c",
+                    &[&limit, &c.asked.actor],
+                )?,
+                Some(by) => tx.query(WOULD_GO, &[&system_time(by), &limit])?,
+            };
             let mut report = CleanupReport::default();
             for row in &rows {
                 report.requests.extend(get::<_, Option<Uuid>>(row, "cut_request_id")?);

@@ -128,10 +128,7 @@ impl Tx<'_> {
             "SELECT e.status FROM cutter_governance.decision_backlog_entry e WHERE e.entry_id = $1",
             &[&entry_id],
         )?;
-        match row {
-            Some(row) => get(&row, 0),
-            None => Err(missing("decision_backlog_entry", entry_id)),
-        }
+        row.map_or_else(|| Err(missing("decision_backlog_entry", entry_id)), |row| get(&row, 0))
     }
 
     /// `fn_backlog_transition`: compare-and-set with the history row.
@@ -485,16 +482,18 @@ fn record(
     let occurrence = i32::try_from(cx.key.occurrence)
         .map_err(|_| PgError::Shape(format!("occurrence {} does not fit", cx.key.occurrence)))?;
     client.execute(
-        "SELECT cutter_governance.fn_run_effect_record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)",
+        "SELECT cutter_governance.fn_run_effect_record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
         &[
             &cx.key.run_id.as_str(),
             &cx.key.effect.as_str(),
             &occurrence,
             &cx.effect_id,
             &cx.fence.epoch,
+            &cx.fence.holder,
             &cx.payload_sha256.to_hex(),
             &verdict_text(verdict),
             &text,
+            &cx.actor,
             &system_time(cx.at),
             &cx.fence.document_id,
         ],

@@ -17,7 +17,6 @@ use postgres::Client;
 use uuid::Uuid;
 
 use crate::connection::commit;
-use crate::cut_request;
 use crate::database::{PgDatabase, connection};
 use crate::effect::{Effect, Tx, missing};
 use crate::error::{PORT, PgError};
@@ -444,9 +443,6 @@ fn void(tx: &mut Tx<'_>, write: &VoidWrite) -> Result<(), PgError> {
             tx.transition(entry_id, (&from, "abandoned"), history_id, &write.reason, write.change_set_id)?;
         }
         tx.put_status(entry_id)?;
-    }
-    if tx.refusal.is_none() {
-        cut_request::follow(tx)?;
     }
     tx.put(fact::VOIDED, voided);
     tx.put(fact::ENACTED_UNITS, enacted);

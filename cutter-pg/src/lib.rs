@@ -9,6 +9,7 @@
 //! - [`PgLedger`]: the command ledger port
 //! - [`run_store`]: the state of runs, shared by workers
 //! - [`migrate`], [`migrations`]: forward-only schema changes
+//! - [`definitions`]: whether the schema is what the migrations made
 //! - [`backup`], [`restore`]: a document's or the database's archive, and its way back
 //! - [`error`]: SQLSTATE to port errors
 //! - [`login`]: who connects
@@ -20,6 +21,7 @@ mod command_ledger;
 pub mod connection;
 mod cut_request;
 pub mod database;
+pub mod definitions;
 pub mod dsn;
 mod effect;
 pub mod error;

@@ -147,13 +147,13 @@ pub enum MigrateError {
     },
     /// Another runner holds the lock for too long.
     #[error(
-        "another migration runner has held the lock for {seconds} s (server process {holder}); try again later"
+        "the lock of migrations has been held for {seconds} s by {holder}; try again later, or end that session"
     )]
     Busy {
         /// How long we waited.
         seconds: u64,
-        /// The holder's backend process.
-        holder: i32,
+        /// Who holds it: server process, login and application. Anybody can.
+        holder: String,
     },
     /// The database failed.
     #[error(transparent)]

@@ -60,6 +60,19 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 17, name: "run_store", sql: include_str!("../migrations/0017_run_store.sql") },
     Migration { version: 18, name: "run_moves", sql: include_str!("../migrations/0018_run_moves.sql") },
     Migration { version: 19, name: "rows_digest", sql: include_str!("../migrations/0019_rows_digest.sql") },
+    Migration {
+        version: 20,
+        name: "no_ones_word",
+        sql: concat!(
+            include_str!("../migrations/0020_no_ones_word.sql"),
+            include_str!("../migrations/0020_bounds.sql")
+        ),
+    },
+    Migration {
+        version: 21,
+        name: "asks_and_answers",
+        sql: include_str!("../migrations/0021_asks_and_answers.sql"),
+    },
 ];
 
 /// Every migration that this binary knows, oldest first.

@@ -18,7 +18,7 @@ use crate::database::{PgDatabase, connection, give_up_after_deadline};
 use crate::error::{PORT, PgError};
 use crate::login::Login;
 use crate::migrate::{MigrateError, Migrator};
-use crate::row::{EFFECT_COLUMNS, bigint, effect_record, get, parsed, parsed_opt, unsigned};
+use crate::row::{EFFECT_COLUMNS, bigint, effect_record, get, parsed, parsed_opt, timestamp, unsigned};
 use crate::survey;
 
 impl PgDatabase {
@@ -64,6 +64,13 @@ impl Reader for PgDatabase {
         Err(invalid(format!(
             "the database's schema is at version {found}, this binary needs {known}; run `cutter db migrate`"
         )))
+    }
+
+    async fn now(&self) -> PortResult<jiff::Timestamp> {
+        self.read("now", |client| {
+            timestamp(&client.query_one("SELECT pg_catalog.clock_timestamp() AS now", &[])?, "now")
+        })
+        .await
     }
 
     async fn source(&self, document_id: &str) -> PortResult<Option<SourceFacts>> {

@@ -6,7 +6,6 @@ use cutter_core::port::database::{Begun, Verifier};
 use cutter_core::port::effect::{EffectContext, WriteVerifyWrite, fact};
 use uuid::Uuid;
 
-use crate::cut_request;
 use crate::database::PgDatabase;
 use crate::effect::{Effect, Tx, missing};
 use crate::error::PgError;
@@ -91,7 +90,6 @@ pub(crate) fn write(tx: &mut Tx<'_>, write: &WriteVerifyWrite, is_failing: bool)
         let login: String = get(&row, 0)?;
         tx.put(fact::EXECUTOR_PRINCIPAL, login);
     }
-    cut_request::follow(tx)?;
     tx.put_status(write.entry_id)
 }
 

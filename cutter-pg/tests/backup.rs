@@ -148,6 +148,7 @@ fn every_table_is_either_saved_or_left_out_on_purpose() {
         "cutter_governance.approval_answer",
         "cutter_governance.backlog_promotion_check",
         "cutter_governance.run_effect",
+        "cutter_governance.run_ended",
         "cutter_governance.grant_expectation",
         "cutter_governance.copy_folder",
         "cutter_governance.command",

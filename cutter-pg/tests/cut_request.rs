@@ -166,7 +166,7 @@ fn operations() -> Vec<(Operation, String)> {
         ),
         (
             Operation::Follow { within: None, run: ended },
-            "SELECT cutter_governance.fn_cut_request_catch_up($1, 'failed_IG_mark', 'me', now())".to_owned(),
+            "SELECT cutter_governance.fn_cut_request_run_ended($1, 'failed_IG_mark', 'me', now())".to_owned(),
         ),
         (
             Operation::Complete { is_enacted: false },

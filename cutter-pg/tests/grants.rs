@@ -15,7 +15,7 @@ const IU_TABLES: &str = "source_document source_version information_unit unit_ve
     iu_staging_record iu_staging_payload v_current_unit";
 const GOVERNANCE_TABLES: &str = "cut_change_set change_set_void manifest_envelope review_decision review_approval \
     approval_use dot_pair_signature verify_result decision_backlog_entry decision_backlog_history \
-    decision_backlog_sweep_log run_effect run_fence grant_expectation backlog_promotion_check \
+    decision_backlog_sweep_log run_effect run_ended run_fence grant_expectation backlog_promotion_check \
     command command_attempt command_settlement command_open v_command";
 const OBSERVE: &str = "cutter_governance.fn_survey cutter_governance.fn_base_state \
     cutter_governance.fn_base_state_tables cutter_governance.fn_backlog_targets cutter_governance.fn_catalogue \
@@ -27,10 +27,10 @@ const TRANSACT: &str = "iu_core.fn_document_lock cutter_governance.fn_run_fence_
 const REQUEST_TABLES: &str = "cut_request cut_request_transition v_cut_requests_by_status \
     v_cut_request_ready_to_mark v_cut_request_ready_to_cut v_cut_request_ready_to_verify_cut";
 const REQUEST_EXEC: &str = "public.fn_cut_request_add public.fn_cut_request_signal public.fn_cut_copy_to_staging \
-    public.fn_cut_mark_staged_file public.fn_cut_apply public.fn_cut_complete public.fn_cut_cleanup \
+    public.fn_cut_mark_staged_file public.fn_cut_apply public.fn_cut_complete public.fn_cut_cleanup public.fn_cut_cleanup_due \
     cutter_governance.fn_cut_request_new cutter_governance.fn_cut_request_copied \
     cutter_governance.fn_cut_request_marked cutter_governance.fn_cut_request_start \
-    cutter_governance.fn_cut_request_catch_up cutter_governance.fn_cut_request_follow \
+    cutter_governance.fn_cut_request_catch_up cutter_governance.fn_cut_request_run_ended \
     cutter_governance.fn_cut_request_completed iu_core.fn_iu_op_cut cutter_queue.fn_job_signal_take \
     cutter_queue.fn_job_signal_finish";
 const WORK_EXEC: &str = "enqueue claim complete fail await_user ready hand_back heartbeat take_over cancel retain take_watch leave_watch";
@@ -131,13 +131,9 @@ fn expected() -> BTreeSet<String> {
     add("cutter_exec", "EXECUTE", "cutter_queue.fn_work_", WORK_EXEC);
     add("cutter_ro", "SELECT", "cutter_queue.work_", "item ready wait lease done tally watch item_seq");
     add("cutter_ro", "SELECT", "", "cutter_governance.copy_folder");
+    add("cutter_ro", "EXECUTE", "", "public.fn_cut_cleanup_due");
     add("cutter_ro", "SELECT", "", "public.cut_request_transition_transition_id_seq");
-    add(
-        "cutter_verify",
-        "EXECUTE",
-        "",
-        "public.fn_cut_verify_cut iu_core.fn_iu_op_verify_cut cutter_governance.fn_cut_request_follow",
-    );
+    add("cutter_verify", "EXECUTE", "", "public.fn_cut_verify_cut iu_core.fn_iu_op_verify_cut");
     for role in ["cutter_exec", "cutter_ro"] {
         add(role, "SELECT", "cutter_run.", "run revision lease claim stop_request");
         add(role, "USAGE", "", "cutter_run");

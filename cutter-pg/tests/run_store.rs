@@ -149,6 +149,7 @@ fn of_fifty_claimants_of_a_document_one_has_it() {
                 .map(|n| {
                     let (store, barrier) = (&stores[n % stores.len()], &barrier);
                     let claim = Claim { document_id: "X-LAW-1".into(), generation, run_id: run_id() };
+                    block_on(store.create(&claim.run_id, b"1")).unwrap();
                     scope.spawn(move || {
                         barrier.wait();
                         block_on(store.put_claim(&claim)).unwrap()

@@ -24,9 +24,9 @@ use cutter_core::port::cut_request::{
 use cutter_core::port::effect::{EffectName, ReviewVerdict, Verdict};
 use cutter_core::settings::RunSettings;
 use cutter_core::sidecar::Sidecar;
+use cutter_pg::login::Login;
 use cutter_tests::Scenario;
 use cutter_tests::pg::PgWorld;
-use jiff::SignedDuration;
 use keeper::Keep;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree as _;
@@ -44,6 +44,8 @@ trait Land {
     fn caller(&self) -> Caller;
     fn settings(&self) -> &RunSettings;
     fn sign(&self, ask: &Ask, word: ReviewVerdict);
+    /// So many days pass for the store.
+    fn pass(&self, days: u8);
 }
 
 struct Memory(Scenario);
@@ -70,6 +72,9 @@ impl Land for Memory {
     fn sign(&self, ask: &Ask, word: ReviewVerdict) {
         self.0.sign(ask, word);
     }
+    fn pass(&self, days: u8) {
+        self.0.world.advance(u64::from(days) * 86_400_000);
+    }
 }
 
 /// A real server; nobody dies here, which the tests with processes see to.
@@ -91,6 +96,16 @@ impl Land for Server {
     }
     fn sign(&self, ask: &Ask, word: ReviewVerdict) {
         self.0.sign(ask, word);
+    }
+    /// What was recorded is so much older: nobody sets a real server's clock.
+    fn pass(&self, days: u8) {
+        let older = format!(
+            "SET session_replication_role = replica;
+             UPDATE public.cut_request SET cleanup_scheduled_at = cleanup_scheduled_at - interval '{days} days';
+             UPDATE public.cut_request_transition SET recorded_at = recorded_at - interval '{days} days';
+             UPDATE iu_core.iu_staging_record SET expires_at = expires_at - interval '{days} days'"
+        );
+        self.0.database.client(Login::Admin).batch_execute(&older).unwrap();
     }
 }
 
@@ -262,9 +277,9 @@ impl<L: Land> Stage<'_, L> {
                 }
             }
             Act::Cleanup(days) => {
-                let mut asked = self.asked(&ports);
-                asked.at = asked.at.checked_add(SignedDuration::from_hours(24 * i64::from(days))).unwrap();
-                let _ = block_on(requests.cleanup(&Cleanup { asked, limit: 2 }));
+                self.land.pass(days);
+                let cleanup = Cleanup { asked: self.asked(&ports), as_of: None, limit: 2 };
+                let _ = block_on(requests.cleanup(&cleanup));
             }
             Act::Sweep(n) => self.sweep(&ports, n),
             Act::Keep(n, keep) => self.keep(&ports, n, keep),

@@ -52,7 +52,11 @@ enum Command {
     /// Stop the private server. Nothing committed is lost; any command starts it again.
     #[command(after_help = "Examples:\n  cutter db stop")]
     Stop,
-    /// Probe grants, ownership and triggers, as a run does before it asks to cut.
+    /// Compare everything that is defined with what the migrations make: functions, triggers,
+    /// constraints, indexes, columns, views, policies, owners and grants.
+    ///
+    /// Each difference is named with its object, what is expected and what is there. A run probes
+    /// grants, functions and triggers itself before it asks to cut.
     #[command(after_help = "Examples:\n  cutter db check\n  cutter db check -v")]
     Check,
 }
@@ -258,7 +262,8 @@ fn check(cx: &Context, config: &Config) -> Outcome {
     let database = wire::reader(config)?;
     block_on(database.check_schema())?;
     let snapshot = block_on(database.grants())?;
-    let faults = grant_faults(&snapshot);
+    let (definitions, mut faults) = block_on(database.definition_faults())?;
+    faults.extend(grant_faults(&snapshot));
     let exit = if faults.is_empty() { Exit::DONE } else { Exit::FAILED };
     let people = || {
         let mut text = String::new();
@@ -273,18 +278,21 @@ fn check(cx: &Context, config: &Config) -> Outcome {
         }
         if faults.is_empty() {
             text.push_str(&format!(
-                "{} {} grants as they must be\n",
+                "{} {} grants and {definitions} definitions as they must be\n",
                 paint(GOOD, "ok"),
                 snapshot.facts.len()
             ));
         } else {
-            text.push_str(&format!("{} cutter db migrate\n", paint(HEAD, "next:")));
+            text.push_str("the administrator undoes this, or restores a dump into a new database\n");
+            text.push_str(&format!("{} cutter backup --help\n", paint(HEAD, "next:")));
         }
         text
     };
     cx.out.result_as(
         exit,
         people,
-        &json!({ "ok": faults.is_empty(), "faults": faults, "snapshot": snapshot }),
+        &json!({
+            "ok": faults.is_empty(), "definitions": definitions, "faults": faults, "snapshot": snapshot,
+        }),
     )
 }

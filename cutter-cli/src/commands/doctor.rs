@@ -1,5 +1,7 @@
 //! `cutter doctor`: what is installed, reachable, granted, pinned; each finding with its fix.
 
+mod trust;
+
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -132,6 +134,7 @@ fn look(config: &Config, findings: &mut Findings) {
     if let Some(url) = &config.backup_url {
         store("backups", url, findings);
     }
+    trust::files(config, findings);
     keys(config, findings);
     people_keys(config, findings);
     postgres(config, findings);
@@ -356,6 +359,25 @@ fn postgres(config: &Config, findings: &mut Findings) {
     }
     if config.runs == RunsIn::Pg {
         shared_runs(config, findings);
+    }
+    trust::logins(config, findings);
+    let definitions = wire::reader(config).and_then(|database| Ok(block_on(database.definition_faults())?));
+    match definitions {
+        Err(failure) => findings.failure("definitions", &failure),
+        Ok((count, faults)) if faults.is_empty() => {
+            findings.ok("definitions", format!("{count} as the migrations made them"));
+        }
+        Ok((_, faults)) => {
+            let more =
+                if faults.len() > 3 { format!("; and {} more", faults.len() - 3) } else { String::new() };
+            let first: Vec<&str> = faults.iter().take(3).map(String::as_str).collect();
+            findings.add(
+                Status::Bad,
+                "definitions",
+                format!("{}{more}", first.join("; ")),
+                "cutter db check",
+            );
+        }
     }
     let grants = wire::reader(config).and_then(|database| Ok(block_on(database.grants())?));
     match grants {

@@ -27,7 +27,7 @@ pub static AUDIT_RULES: &[Rule] = &[
     rule("audit.sweeps", "every promotion is in the log of a sweep pass", "spec 3 A-3"),
     rule(
         "audit.decisions",
-        "every approval and rejection has its decision, every approval its consent",
+        "every approval, rejection and deferral has its decision, every approval its consent",
         "spec 3 §5",
     ),
     rule(
@@ -99,8 +99,8 @@ pub fn audit(entry: &Entry) -> AuditReport {
     AuditReport { entry_id: entry.entry_id, stored: entry.status, rebuilt: rebuilt.ok(), checks }
 }
 
-/// Approvals and rejections for which there are not enough decisions. A deferral may also come from
-/// the answer to a stop, which is no decision on the entry.
+/// Approvals, rejections and deferrals for which there are not enough decisions. A deferral may also
+/// come from the answer to a stop, and a refusal of what was approved once defers it.
 fn undecided(entry: &Entry) -> Vec<String> {
     let moves = |state: S| entry.history.iter().filter(|row| row.to_state == state).count();
     let said = |verdict: ReviewVerdict| entry.decisions.iter().filter(move |d| d.verdict == verdict);
@@ -112,7 +112,11 @@ fn undecided(entry: &Entry) -> Vec<String> {
         }
     };
     lacks("approvals", moves(S::ReviewedApproved), approved);
-    lacks("rejections", moves(S::ReviewedRejected), said(ReviewVerdict::Reject).count());
+    let rejected = said(ReviewVerdict::Reject).count();
+    lacks("rejections", moves(S::ReviewedRejected), rejected);
+    let spare = rejected.saturating_sub(moves(S::ReviewedRejected));
+    let deferred = said(ReviewVerdict::Defer).count() + spare + entry.stop_answers;
+    lacks("deferrals", moves(S::ReviewedDeferred), deferred);
     out
 }
 

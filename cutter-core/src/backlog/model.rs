@@ -55,6 +55,7 @@ impl Model {
             depends_on: mark.depends_on.clone(),
             history: Vec::new(),
             promotions: 0,
+            stop_answers: 0,
             decisions: Vec::new(),
             change_sets: Vec::new(),
             signatures: Vec::new(),

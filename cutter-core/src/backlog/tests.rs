@@ -246,7 +246,7 @@ fn an_abandoned_entry_gives_its_key_back() {
 #[test]
 fn the_audit_finds_each_damage() {
     type Damage = fn(&mut Entry);
-    let damages: [(S, Damage, &str); 12] = [
+    let damages: [(S, Damage, &str); 14] = [
         (S::CutApplied, |e| e.status = S::VerifiedComplete, "audit.state"),
         (S::CutApplied, |e| drop(e.history.pop()), "audit.state"),
         (S::CutApplied, |e| drop(e.history.remove(1)), "audit.trail"),
@@ -261,6 +261,8 @@ fn the_audit_finds_each_damage() {
         (S::CutApplied, |e| e.promotions = 0, "audit.sweeps"),
         (S::CutApplied, |e| e.change_sets.clear(), "audit.cut"),
         (S::ReviewedApproved, |e| e.decisions.clear(), "audit.decisions"),
+        (S::ReviewedDeferred, |e| e.decisions.clear(), "audit.decisions"),
+        (S::ReviewedRejected, |e| e.decisions.clear(), "audit.decisions"),
         (
             S::VerifyFailedEscalated,
             |e| e.change_sets[0].verdict.as_mut().unwrap().compensating_id = None,

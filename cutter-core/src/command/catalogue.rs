@@ -402,6 +402,7 @@ pub const READS: &[&str] = &[
     "KnowledgeBase.list",
     "KnowledgeBase.index_line",
     "Reader.check_schema",
+    "Reader.now",
     "Reader.source",
     "Reader.source_text",
     "Reader.vocabulary",

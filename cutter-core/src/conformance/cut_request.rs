@@ -35,6 +35,8 @@ pub struct RequestsUnderTest {
     pub requests: Arc<dyn CutRequests>,
     /// The same database, for the runs.
     pub database: DatabaseUnderTest,
+    /// A year passes on the store's own clock: whatever it recorded is so much older.
+    pub a_year_passes: Box<dyn Fn() + Send + Sync>,
 }
 
 /// Checks every contract; gives the names of those that held.
@@ -67,6 +69,8 @@ where
             a_voided_run_fails_its_request,
             a_run_that_ended_fails_its_request_and_commits_nothing_more,
             what_a_run_did_before_is_caught_up,
+            a_run_of_another_manifest_cuts_for_no_request,
+            a_run_that_ended_stores_nothing_more_but_its_void,
             nothing_is_complete_before_it_is_enacted,
             staged_bytes_go_when_they_are_due_and_nothing_else_does,
             every_operation_again_changes_nothing,
@@ -128,8 +132,12 @@ impl<'a> Customer<'a> {
         }
     }
 
+    /// The run of the case marks by the manifest of this name, and by no other.
+    const OF_THE_RUN: &'static str = "1";
+
     fn digest(&self, name: &str) -> Digest {
-        Digest::of(format!("manifest {name}").as_bytes())
+        let text = format!("manifest {name}");
+        Digest::of(if name == Self::OF_THE_RUN { b"manifest" } else { text.as_bytes() })
     }
 
     /// What `cutter plan --json` would print, as far as a mark is judged by it.
@@ -140,6 +148,7 @@ impl<'a> Customer<'a> {
             "document": { "path": "conf-doc.md", "bytes": bytes,
                 "sha256": Digest::of(self.case.text.as_bytes()) },
             "region": { "start": 0, "end": bytes },
+            "settings": { "document_id": self.case.document_id },
             "units": units,
             "manifest_digest": self.digest(name),
         })
@@ -182,13 +191,21 @@ impl<'a> Customer<'a> {
     }
 
     async fn to_marked(&self) -> Result<(), Broken> {
+        self.to_marked_by(Self::OF_THE_RUN).await
+    }
+
+    async fn to_marked_by(&self, name: &str) -> Result<(), Broken> {
         self.to_copied().await?;
-        self.port().mark(&self.mark("1")).await?;
+        self.port().mark(&self.mark(name)).await?;
         Ok(())
     }
 
     async fn to_verified(&self) -> Result<(), Broken> {
-        self.to_marked().await?;
+        self.to_verified_by(Self::OF_THE_RUN).await
+    }
+
+    async fn to_verified_by(&self, name: &str) -> Result<(), Broken> {
+        self.to_marked_by(name).await?;
         self.port().verify_mark(&self.verdict(true)).await?;
         Ok(())
     }

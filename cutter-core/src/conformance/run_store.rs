@@ -275,7 +275,16 @@ async fn a_beginning_ends_at_its_first_refusal(store: &Store) -> Held {
     holds("nothing behind it", wrong.lock.is_none() && wrong.claimed.is_none(), "a lock or a claim")
 }
 
+/// Runs that may claim.
+async fn runs_to(store: &Store, last: u8) -> Held {
+    for n in 1..=last {
+        store.port.create(&run_id(n), b"1").await?;
+    }
+    Ok(())
+}
+
 async fn a_claim_is_put_once(store: &Store) -> Held {
+    runs_to(store, 2).await?;
     equal("the first claim", CasOutcome::Applied, store.port.put_claim(&claim(1, 1)).await?)?;
     equal("the same again", CasOutcome::AlreadyApplied, store.port.put_claim(&claim(1, 1)).await?)?;
     let other = store.port.put_claim(&claim(1, 2)).await?;
@@ -285,6 +294,7 @@ async fn a_claim_is_put_once(store: &Store) -> Held {
 }
 
 async fn a_successor_takes_the_next_generation(store: &Store) -> Held {
+    runs_to(store, 3).await?;
     store.port.put_claim(&claim(1, 1)).await?;
     equal("generation 2", CasOutcome::Applied, store.port.put_claim(&claim(2, 2)).await?)?;
     equal("the newest claim", Some(claim(2, 2)), store.port.latest_claim("CONF-DOC").await?)?;
@@ -295,6 +305,7 @@ async fn a_successor_takes_the_next_generation(store: &Store) -> Held {
 }
 
 async fn of_many_claimants_one_applies(store: &Store) -> Held {
+    runs_to(store, 8).await?;
     let outcomes = at_once(8, |i| {
         let run = u8::try_from(i).unwrap_or(0) + 1;
         block_on(store.port.put_claim(&claim(1, run)))

@@ -34,6 +34,10 @@ impl Reader for Struck<dyn Reader> {
         self.life.call(PORT, "check_schema", self.inner.check_schema()).await
     }
 
+    async fn now(&self) -> PortResult<jiff::Timestamp> {
+        self.life.call(PORT, "now", self.inner.now()).await
+    }
+
     async fn source(&self, document_id: &str) -> PortResult<Option<SourceFacts>> {
         self.life.call(PORT, "source", self.inner.source(document_id)).await
     }

@@ -205,7 +205,7 @@ impl Run<'_> {
         document: &Document,
         asks: &[Ask],
     ) -> Result<Result<Answer, GateReport>, Halt> {
-        let now = self.ports.clock.now();
+        let now = self.judged_at().await?;
         let signature = match self.ports.signatures.observe(&document.bytes, now).await {
             Ok(signature) => signature,
             Err(error) if is_junk(error.kind) => {
@@ -261,6 +261,14 @@ impl Run<'_> {
             }
         }
         Ok(Err(refusal))
+    }
+
+    /// By the database's clock: whoever drives the run sets their own.
+    async fn judged_at(&self) -> Result<jiff::Timestamp, Halt> {
+        match self.fence {
+            Some(_) => self.ports.reader.now().await.map_err(|e| self.halt(e)),
+            None => Ok(self.ports.clock.now()),
+        }
     }
 
     async fn request_sha256(&self, path: &str) -> Result<Option<Digest>, Halt> {

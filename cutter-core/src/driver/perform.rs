@@ -318,14 +318,15 @@ impl Run<'_> {
                 ),
             ));
         }
-        let now = self.ports.clock.now();
-        match recheck.expires {
-            Some(end) if end <= now => Err(Halt::stop(
+        let Some(end) = recheck.expires else { return Ok(()) };
+        let now = self.ports.reader.now().await.map_err(|e| self.halt(e))?;
+        if end <= now {
+            return Err(Halt::stop(
                 StopReason::ApprovalChanged,
                 format!("approval {}: expired at {end}, now {now}", recheck.approval_kb_id),
-            )),
-            _ => Ok(()),
+            ));
         }
+        Ok(())
     }
 
     /// Judges the stored facts of a committed effect again; time plays no part any more.

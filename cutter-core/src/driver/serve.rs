@@ -22,9 +22,9 @@ use uuid::Uuid;
 use super::create::{NewRun, cut, load, state_of};
 use super::resume::{ResumeOptions, resume};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
-use crate::cut_request::{CutRequest, SignalName};
+use crate::cut_request::{CutRequest, RunText, SignalName, same_text};
 use crate::digest::Digest;
-use crate::gate::{ABSENT, Check};
+use crate::gate::Check;
 use crate::id::RunId;
 use crate::machine::cut_request::{CUT_REQUEST, CutRequestStatus as S};
 use crate::machine::run::{RunState, Stage};
@@ -277,13 +277,12 @@ impl Serving<'_> {
         settings.check().map_err(ServeError::Staged)?;
         let vocabulary = self.ports.reader.vocabulary().await?;
         let (plan, mut checks) = staged.judge(&copy, &vocabulary, &settings).map_err(ServeError::Staged)?;
-        let held = |digest: &Option<Digest>| digest.map_or_else(|| ABSENT.to_owned(), |d| d.to_string());
-        for (invariant, approved, observed) in [
-            ("cut.source_hash", &request.source_hash, plan.document.sha256),
-            ("cut.manifest_digest", &request.manifest_digest, plan.manifest_digest),
-        ] {
-            checks.push(Check::new(invariant, held(approved), observed, *approved == Some(observed)));
-        }
+        let text = RunText {
+            document_id: plan.document_id.as_str().to_owned(),
+            source: plan.document.sha256,
+            manifest_digest: plan.manifest_digest,
+        };
+        checks.extend(same_text(request, Some(&staged.settings.document_id), &text));
         checks.retain(|check| !check.ok);
         if !checks.is_empty() {
             return Err(ServeError::Refused(checks));

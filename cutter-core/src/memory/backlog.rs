@@ -78,6 +78,14 @@ pub(super) fn entry(tables: &Tables, row: &EntryRow) -> Entry {
         history: tables.history.iter().filter(|step| step.entry_id == id).map(history).collect(),
         promotions,
         decisions: decisions(tables, id),
+        stop_answers: tables
+            .decisions
+            .values()
+            .filter(|d| {
+                d.entry_id == Some(id)
+                    && !matches!(&*d.decision_type, "cut_authorization" | "lifecycle_enactment")
+            })
+            .count(),
         change_sets: sets
             .iter()
             .filter(|set| set.kind == "cut")

@@ -65,6 +65,7 @@ impl Tx<'_> {
             write.history_id,
             "marked",
         )?;
+        self.follow_request()?;
         self.put_status(write.entry_id);
         Ok(())
     }

@@ -14,8 +14,8 @@ use uuid::Uuid;
 use super::rows::Tables;
 use super::transaction::Tx;
 use crate::cut_request::{
-    CutRequest, CutVerdict, Judgement, MarkVerdict, Move, Operation, Refusal, RunCommitted, SignalName,
-    Transition, judge,
+    CutRequest, CutVerdict, Judgement, MarkVerdict, Move, Operation, Refusal, RunCommitted, RunText,
+    SignalName, Transition, judge, same_text, staged_document,
 };
 use crate::digest::Digest;
 use crate::id::RunId;
@@ -169,8 +169,29 @@ fn staged(tables: &mut Tables, request: &CutRequest, change: impl Fn(&mut Stagin
     }
 }
 
+/// Refuses a run that marked or cut something else than what was approved for the request.
+fn assert_run(tables: &Tables, op: &str, request: &CutRequest, run_id: &RunId) -> PortResult<()> {
+    let staged = request.manifest_staging_record_id.and_then(|id| tables.payloads.get(&id));
+    let staged = staged.and_then(|bytes| staged_document(bytes));
+    let entries = tables.entries.values().filter(|e| e.run_id == *run_id && e.escalates.is_none());
+    for entry in entries {
+        let Some(version) = tables.versions.get(&entry.source_version_id) else { continue };
+        let text = RunText {
+            document_id: entry.document_id.clone(),
+            source: version.sha256,
+            manifest_digest: entry.manifest_digest,
+        };
+        let mut wrong = same_text(request, staged.as_deref(), &text);
+        wrong.retain(|check| !check.ok);
+        if !wrong.is_empty() {
+            return Err(refused(op, &Refusal::Rules(wrong)));
+        }
+    }
+    Ok(())
+}
+
 /// What a run has committed by these tables.
-fn committed(tables: &Tables, run_id: &RunId, ended: Option<String>) -> RunCommitted {
+fn committed(tables: &Tables, run_id: &RunId) -> RunCommitted {
     let cut = tables.change_sets.values().find(|set| set.run_id == *run_id && set.kind == "cut");
     let verdict = cut.and_then(|set| {
         tables.verify_results.values().find(|verdict| verdict.change_set_id == set.change_set_id)
@@ -186,7 +207,7 @@ fn committed(tables: &Tables, run_id: &RunId, ended: Option<String>) -> RunCommi
         has_cut: cut.is_some(),
         has_passed: verdict.map(|verdict| verdict.passed),
         is_voided,
-        ended,
+        ended: tables.ended_runs.get(run_id).cloned(),
     }
 }
 
@@ -231,11 +252,13 @@ impl Tx<'_> {
     /// Moves the request that names this run, if one does.
     pub(super) fn follow_request(&mut self) -> PortResult<()> {
         let key = &self.cx.key;
-        let run = key.run_id.uuid();
-        let Some(request) = self.tables.requests.values().find(|r| r.cut_run_id == Some(run)).cloned() else {
+        let run = Some(&key.run_id);
+        let Some(request) = self.tables.requests.values().find(|r| r.run_id().as_ref() == run).cloned()
+        else {
             return Ok(());
         };
-        let committed = committed(&self.tables, &key.run_id, None);
+        assert_run(&self.tables, "follow", &request, &key.run_id)?;
+        let committed = committed(&self.tables, &key.run_id);
         let asked = Asked { actor: self.cx.actor.clone(), at: self.cx.at };
         follow_run(&mut self.tables, "follow", &request, Some(key.effect), committed, &asked)?;
         Ok(())

@@ -50,6 +50,10 @@ impl Reader for MemoryDatabase {
         })
     }
 
+    async fn now(&self) -> PortResult<jiff::Timestamp> {
+        self.0.call(PORT, "now", |data| Ok(data.now))
+    }
+
     async fn source(&self, document_id: &str) -> PortResult<Option<SourceFacts>> {
         self.0.call(PORT, "source", |data| Ok(source(&data.tables, document_id)))
     }

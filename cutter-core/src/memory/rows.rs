@@ -267,6 +267,8 @@ pub(super) struct Tables {
     pub(super) versions: BTreeMap<Uuid, VersionRow>,
     pub(super) fences: BTreeMap<RunId, FenceRow>,
     pub(super) effects: BTreeMap<EffectKey, EffectRecord>,
+    /// Runs that a request names and that are over, and why.
+    pub(super) ended_runs: BTreeMap<RunId, String>,
     pub(super) entries: BTreeMap<Uuid, EntryRow>,
     /// In order of insertion, which is the order of an entry's moves.
     pub(super) history: Vec<HistoryRow>,

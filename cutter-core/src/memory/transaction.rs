@@ -120,6 +120,12 @@ pub(super) fn perform(
         );
         return Err(PortError::new("database", op, PortErrorKind::Conflict, message));
     }
+    let may_follow_end = matches!(cx.key.effect, EffectName::Sg3Review | EffectName::Void);
+    if let Some(why) = tables.ended_runs.get(&cx.key.run_id).filter(|_| !may_follow_end) {
+        let message =
+            format!("run {} is over ({why}): no {} of it is stored any more", cx.key.run_id, cx.key.effect);
+        return Err(PortError::new("database", op, PortErrorKind::Conflict, message));
+    }
     let survey_before = observe::survey(tables, catalogue, &cx.survey);
     let mut struck = catalogue.clone();
     struck.strike(cx.key.effect);

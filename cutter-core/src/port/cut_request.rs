@@ -13,7 +13,12 @@
 //! 4. Leg A, write-verify and void of [`crate::port::database`] move the request that names their
 //!    run inside their own transactions. [`CutRequests::catch_up`] is for what a run cannot say
 //!    there: that it ended.
-//! 5. Times are the caller's, kept in whole microseconds.
+//! 5. Times are the caller's, kept in whole microseconds; what is due is judged by the store's own
+//!    clock, from when the store was told.
+//! 6. A run that a request names marks and cuts what was approved for the request: text, manifest
+//!    digest and document. Another one is `Conflict`, in [`CutRequests::start_cut`] if the run has
+//!    marked already, else in the run's own transaction (`cut.source_hash`, `cut.manifest_digest`,
+//!    `cut.document_id`).
 //!
 //! [`PortErrorKind::OutcomeUnknown`]: super::PortErrorKind::OutcomeUnknown
 //! [`PortErrorKind::Conflict`]: super::PortErrorKind::Conflict
@@ -114,14 +119,15 @@ pub struct StartCut {
     pub asked: Asked,
 }
 
-/// What became of the run, where the database does not know.
+/// What became of the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CatchUp {
     /// Which request.
     pub cut_request_id: Uuid,
-    /// Why the run ended for good: a failed gate, a refusal, a void. `None` while it may go on:
-    /// then the request moves by what the database itself has of the run. Never say that a run
-    /// ended which can be resumed: it could not commit anything any more.
+    /// Why the run ended for good: a failed gate, a refusal, a void. `None` while it may go on.
+    /// The request moves by what the database itself has of the run; only where that shows no end,
+    /// this is recorded, and the run commits nothing more but its void. Never say that a run ended
+    /// which can be resumed.
     pub ended: Option<String>,
     /// Who and when.
     pub asked: Asked,
@@ -170,20 +176,22 @@ pub struct VerifyCutOutcome {
 /// Which staged bytes go.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cleanup {
-    /// Everything that was due by the time in `asked`.
+    /// Who asks. What is due is judged by the store's own clock, not by theirs.
     pub asked: Asked,
+    /// Only say what would go by this time; nothing goes.
+    pub as_of: Option<Timestamp>,
     /// At most so many requests, and so many records of rejected marks, in this pass.
     pub limit: u32,
 }
 
-/// What one pass of the cleanup did.
+/// What one pass of the cleanup did, or would do.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CleanupReport {
-    /// The requests that are `cleaned` now, by their due date.
+    /// The requests whose bytes go, by their due date.
     pub requests: Vec<Uuid>,
-    /// Staging records whose bytes are gone.
+    /// Staging records whose bytes go.
     pub records: u64,
-    /// Bytes removed.
+    /// How many bytes.
     pub bytes: u64,
 }
 
@@ -286,7 +294,8 @@ pub trait CutRequests: Send + Sync {
     /// staged bytes may go fifteen days later.
     async fn complete(&self, ask: &OnRequest) -> PortResult<RequestOutcome>;
     /// One pass: `cleanup_scheduled` → `cleaned` for what is due, and the bytes of rejected marks
-    /// whose time is over. Records, requests and transitions stay. Nothing due is no error.
+    /// whose time is over; or what a pass at another time would take. Records, requests and
+    /// transitions stay. Nothing due is no error.
     async fn cleanup(&self, cleanup: &Cleanup) -> PortResult<CleanupReport>;
 
     /// One request; `None` if there is none.

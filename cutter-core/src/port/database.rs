@@ -304,6 +304,8 @@ pub trait Reader: Send + Sync {
     /// Is the schema the one that this program knows? Fails with `Invalid` (naming both
     /// versions and the command) if it is older or newer.
     async fn check_schema(&self) -> PortResult<()>;
+    /// The database's own clock, by which approvals run out: nobody who asks sets it.
+    async fn now(&self) -> PortResult<jiff::Timestamp>;
     /// The stored source of a document; `None` if it was never registered.
     async fn source(&self, document_id: &str) -> PortResult<Option<SourceFacts>>;
     /// The bytes of one source version. `NotFound` if there is no such row.

@@ -160,7 +160,8 @@ pub trait RunStore: Send + Sync {
     async fn stop_request(&self, run_id: &RunId) -> PortResult<Option<StopRequest>>;
     /// The newest claim on a document, in time that does not depend on the number of runs.
     async fn latest_claim(&self, document_id: &str) -> PortResult<Option<Claim>>;
-    /// Publishes a claim under its generation, whole and durable. `Conflict` shows the claim
+    /// Publishes a claim under its generation, whole and durable, for a run that was created: a store
+    /// that sees all its runs refuses a stranger's as `NotFound`. `Conflict` shows the claim
     /// that stands there.
     async fn put_claim(&self, claim: &Claim) -> PortResult<CasOutcome<Claim>>;
     /// All runs, in byte order of their ids.

@@ -4,7 +4,6 @@ use cutter_core::port::effect::{LegAWrite, fact};
 use uuid::Uuid;
 
 use super::{put_approval, put_rows, sign, use_approval};
-use crate::cut_request;
 use crate::effect::Tx;
 use crate::error::PgError;
 use crate::row::{bigint, get, system_time};
@@ -67,7 +66,6 @@ pub(super) fn write(tx: &mut Tx<'_>, write: &LegAWrite) -> Result<(), PgError> {
     let digest: String = get(&tx.client.query_one(WRITER_DIGEST, &[&set])?, 0)?;
     tx.put(fact::WRITER_DIGEST, digest);
     put_rows(tx, set, Some(write.approval_id))?;
-    cut_request::follow(tx)?;
     tx.put_status(write.entry_id)
 }
 

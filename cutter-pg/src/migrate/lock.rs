@@ -63,12 +63,15 @@ impl Drop for MigrationLock<'_> {
     }
 }
 
-fn holder(client: &mut Client) -> Result<i32, PgError> {
+fn holder(client: &mut Client) -> Result<String, PgError> {
     let row = client.query_opt(
-        "SELECT pid FROM pg_catalog.pg_locks
-         WHERE locktype = 'advisory' AND granted AND classid::bigint = $1 AND objid::bigint = $2
-           AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())",
+        "SELECT pg_catalog.format('server process %s, login %s, application %L', l.pid, coalesce(a.usename::text, '?'),
+             coalesce(a.application_name, ''))
+         FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+         WHERE l.locktype = 'advisory' AND l.granted AND l.classid::bigint = $1 AND l.objid::bigint = $2
+           AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
+         ORDER BY l.pid LIMIT 1",
         &[&i64::from(LOCK.0), &i64::from(LOCK.1)],
     )?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?.unwrap_or(0))
+    Ok(row.map(|row| row.try_get(0)).transpose()?.unwrap_or_else(|| "nobody any more".to_owned()))
 }

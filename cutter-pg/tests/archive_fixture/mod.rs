@@ -19,7 +19,7 @@ pub const FOREIGN: &str = "OTHER-1";
 
 /// `cut(document, run, text, units, outcome)`: registers the text and cuts it into equal parts.
 /// Outcomes: marked, draft, enacted, failed.
-const FUNCTIONS: &str = r#"
+pub const FUNCTIONS: &str = r#"
 CREATE FUNCTION public.hex(p text) RETURNS text LANGUAGE sql IMMUTABLE AS
     $$ SELECT encode(sha256(convert_to(p, 'UTF8')), 'hex') $$;
 
@@ -56,7 +56,8 @@ BEGIN
     v_approval := public.consent(p_doc, p_run, 'cut_authorization', NULL, v_entry);
     SELECT review_decision_id INTO v_decision FROM cutter_governance.review_approval WHERE approval_id = v_approval;
     PERFORM cutter_governance.fn_backlog_transition(v_entry, 'review_pending', 'reviewed_approved', gen_random_uuid(),
-        'a', 'r', p_run, NULL, '{"b": [1, "x\ty"], "a": null}', v_at);
+        'a', 'r', p_run, NULL, '{"b": [1, "x\ty"], "a": null}', (SELECT d.at FROM cutter_governance.review_decision d
+            WHERE d.id = v_decision));
     PERFORM cutter_governance.fn_approval_use(v_approval, p_run, 'leg_a', v_set, v_at);
     -- as an older cutter left it: its consents name no rows
     PERFORM set_config('session_replication_role', 'replica', true);

@@ -166,6 +166,10 @@ impl Reader for Metered<dyn Reader> {
         self.meter.timed("reader.check_schema", self.inner.check_schema()).await
     }
 
+    async fn now(&self) -> PortResult<jiff::Timestamp> {
+        self.meter.timed("reader.now", self.inner.now()).await
+    }
+
     async fn source(&self, document_id: &str) -> PortResult<Option<SourceFacts>> {
         self.meter.timed("reader.source", self.inner.source(document_id)).await
     }

@@ -4,8 +4,8 @@ use cutter_pg::login::Login;
 use cutter_tests::cli::Deployment;
 
 use super::support::{
-    WHOLE, after_cleanup_day, assert_agreement, assert_nothing_else_is_touched, on, source, staged, status,
-    timeline,
+    WHOLE, after_cleanup_day, assert_agreement, assert_nothing_else_is_touched, fifteen_days_pass, on,
+    source, staged, status, timeline,
 };
 
 #[test]
@@ -69,11 +69,19 @@ fn a_law_goes_through_a_whole_request_by_the_commands() {
     // Nothing is due for fifteen days; then the bytes go, once.
     assert_eq!(d.run(&["request", "cleanup"]).exits(0).json["records"], 0);
     assert!(staged(&d, id).iter().all(|record| record["cleaned_at"].is_null()));
+    // A day that is not yet there can be asked about; nothing goes by it.
     let late = after_cleanup_day();
-    let cleaned = d.run(&["request", "cleanup", "--as-of", &late]).exits(0);
+    let told = d.run(&["request", "cleanup", "--as-of", &late]).exits(0);
+    assert_eq!(told.json["requests"], serde_json::json!([id]));
+    assert_eq!(told.json["removed"], false);
+    assert_eq!(status(&d, id), "cleanup_scheduled");
+    assert!(staged(&d, id).iter().all(|record| record["cleaned_at"].is_null()));
+    fifteen_days_pass(&d);
+    let cleaned = d.run(&["request", "cleanup"]).exits(0);
     assert_eq!(cleaned.json["requests"], serde_json::json!([id]));
+    assert_eq!(cleaned.json["bytes"], told.json["bytes"]);
     assert!(cleaned.json["bytes"].as_u64().unwrap() > 0);
-    assert_eq!(d.run(&["request", "cleanup", "--as-of", &late]).exits(0).json["records"], 0);
+    assert_eq!(d.run(&["request", "cleanup"]).exits(0).json["records"], 0);
 
     // The request and its story outlive what was staged.
     assert_eq!(status(&d, id), "cleaned");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use cutter_tests::cli::{Counts, Deployment, Dice, Ran, UNITS, is_full, law};
 
-use super::support::{WHOLE, after_cleanup_day, assert_agreement, timeline};
+use super::support::{WHOLE, assert_agreement, fifteen_days_pass, timeline};
 
 struct Torture<'a> {
     d: &'a Deployment,
@@ -70,7 +70,8 @@ impl Torture<'_> {
                     }
                 }
                 "cleanup_scheduled" => {
-                    self.step(dice, &["request", "cleanup", "--as-of", &after_cleanup_day()])
+                    fifteen_days_pass(self.d);
+                    self.step(dice, &["request", "cleanup"])
                 }
                 "cleaned" => return run_id,
                 other => panic!("{id} stands at {other:?}: {}\n{}", shown.stdout, shown.stderr),

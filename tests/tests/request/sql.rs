@@ -6,7 +6,7 @@ use cutter_tests::cli::Deployment;
 use uuid::Uuid;
 
 use super::support::{
-    WHOLE, after_cleanup_day, assert_agreement, assert_nothing_else_is_touched, source, status, timeline,
+    WHOLE, assert_agreement, assert_nothing_else_is_touched, fifteen_days_pass, source, status, timeline,
 };
 
 #[test]
@@ -74,7 +74,8 @@ fn the_sql_functions_and_request_work_drive_a_whole_request() {
     assert_eq!(done.text("/served/0/run/state"), "closeout_reported");
     assert_eq!(d.run(&["request", "work"]).exits(0).json["served"], serde_json::json!([]), "it is over");
     let _ = exec.query_one(complete, &[&id]).unwrap();
-    let _ = d.run(&["request", "cleanup", "--as-of", &after_cleanup_day()]).exits(0);
+    fifteen_days_pass(&d);
+    let _ = d.run(&["request", "cleanup"]).exits(0);
     assert_eq!(timeline(&d, &id_text), WHOLE);
     assert_agreement(&d, &id_text);
     assert_nothing_else_is_touched(&d);

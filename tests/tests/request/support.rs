@@ -97,6 +97,15 @@ pub fn after_cleanup_day() -> String {
     (jiff::Timestamp::now() + jiff::SignedDuration::from_hours(16 * 24)).to_string()
 }
 
+/// Fifteen days pass on the server's clock: what it recorded is so much older. Only a superuser can.
+pub fn fifteen_days_pass(d: &Deployment) {
+    let older = "SET session_replication_role = replica;
+        UPDATE public.cut_request SET cleanup_scheduled_at = cleanup_scheduled_at - interval '361 hours';
+        UPDATE public.cut_request_transition SET recorded_at = recorded_at - interval '361 hours';
+        UPDATE iu_core.iu_staging_record SET expires_at = expires_at - interval '361 hours'";
+    d.database.client(Login::Admin).batch_execute(older).unwrap();
+}
+
 /// What must not be there: a scheduler, an outbox, a vector store.
 pub fn assert_nothing_else_is_touched(d: &Deployment) {
     let count = |sql: &str| d.database.client(Login::Admin).query_one(sql, &[]).unwrap().get::<_, i64>(0);

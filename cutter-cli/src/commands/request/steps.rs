@@ -8,7 +8,7 @@ use cutter_core::digest::Digest;
 use cutter_core::driver::{self, DriveError, ServeError};
 use cutter_core::limits;
 use cutter_core::mark::{MarkLimits, check_text};
-use cutter_core::port::cut_request::{AddRequest, Asked, Cleanup, CopySource, VerifyMark};
+use cutter_core::port::cut_request::{AddRequest, Cleanup, CleanupReport, CopySource, VerifyMark};
 use futures_executor::block_on;
 use jiff::Timestamp;
 use serde_json::json;
@@ -198,7 +198,7 @@ Examples:
   cutter request cleanup --limit 1000 --json
   cutter request cleanup --as-of 2026-06-04T00:00:00Z")]
 pub(super) struct CleanupArgs {
-    /// Remove what is due at this time [default: now].
+    /// Say what would be due at this time, and remove nothing.
     #[arg(long, value_name = "TIME")]
     as_of: Option<Timestamp>,
     /// At most so many requests in one transaction; the command goes on until none is due.
@@ -209,24 +209,34 @@ pub(super) struct CleanupArgs {
 pub(super) fn cleanup(cx: &Context, args: &CleanupArgs) -> Outcome {
     let config = cx.config()?;
     let requests = open(&config)?;
-    let at = args.as_of.unwrap_or_else(wire::now);
-    let cleanup = Cleanup { asked: Asked { actor: config.actor.clone(), at }, limit: args.limit };
-    let (mut cleaned, mut records, mut bytes) = (Vec::new(), 0, 0);
+    let (as_of, asked) = (args.as_of, asked(&config));
+    let cleanup = Cleanup { asked, as_of, limit: args.limit };
+    let mut report = CleanupReport::default();
     loop {
         let pass = block_on(requests.cleanup(&cleanup))?;
-        let is_last = pass.requests.is_empty() && pass.records == 0;
-        cleaned.extend(pass.requests);
-        records += pass.records;
-        bytes += pass.bytes;
+        // What stays is told again.
+        let is_last = as_of.is_some() || pass.requests.is_empty() && pass.records == 0;
+        report.requests.extend(pass.requests);
+        report.records += pass.records;
+        report.bytes += pass.bytes;
         if is_last {
             break;
         }
     }
-    let machine = json!({ "as_of": at, "requests": cleaned, "records": records, "bytes": bytes });
+    let CleanupReport { requests, records, bytes } = report;
+    let machine = json!({
+        "as_of": as_of, "removed": as_of.is_none(), "requests": requests, "records": records, "bytes": bytes,
+    });
     let people = || {
-        let requests = render::count(u64::try_from(cleaned.len()).unwrap_or(u64::MAX), "request");
-        let records = render::count(records, "record");
-        format!("{} {requests} cleaned: {records}, {}\n", paint(GOOD, "ok"), render::size(bytes))
+        let count = render::count(u64::try_from(requests.len()).unwrap_or(u64::MAX), "request");
+        let what = format!("{}, {}", render::count(records, "record"), render::size(bytes));
+        match as_of {
+            None => format!("{} {count} cleaned: {what}\n", paint(GOOD, "ok")),
+            Some(then) => format!(
+                "{} {count} would be cleaned at {then}: {what}; nothing was removed\n",
+                paint(GOOD, "as of:")
+            ),
+        }
     };
     cx.out.result(people, &machine)
 }

@@ -145,6 +145,53 @@ pub(super) async fn what_a_run_did_before_is_caught_up(under: &RequestsUnderTest
     holds("one edge at a time", path.ends_with("cut_in_progress cut_done cut_verified"), path)
 }
 
+pub(super) async fn a_run_of_another_manifest_cuts_for_no_request(under: &RequestsUnderTest) -> Held {
+    // The run has marked before: it is refused when it is to begin.
+    let customer = Customer::new(under, 1);
+    customer.to_verified_by("another").await?;
+    let marked = chain(&customer).await?;
+    refused("start", &[K::Conflict], customer.port().start_cut(&customer.start()).await)?;
+    customer.stands_at(S::MarkVerified).await?;
+    marked.commit(EffectName::LegA).await?;
+    refused("after its cut", &[K::Conflict], customer.port().start_cut(&customer.start()).await)?;
+    // It marks afterwards: it cannot.
+    let mut customer = Customer::new(under, 2);
+    customer.case.document_id = "CONF-OTHER".into();
+    customer.to_verified_by("another").await?;
+    customer.port().start_cut(&customer.start()).await?;
+    let chain = Chain::start(&customer.under.database, customer.case.clone()).await?;
+    match chain.begin(EffectName::Mark).await {
+        Ok(Begun::Pending(pending)) => {
+            refused("mark of another manifest", &[K::Conflict], pending.finish(Verdict::Commit).await)?;
+        }
+        other => refused("mark of another manifest", &[K::Conflict], other.map(|_| ()))?,
+    }
+    let evidence = under.database.reader.evidence(&customer.case.run_id()).await?;
+    holds("nothing is stored", evidence.effects.is_empty() && evidence.entry_status.is_none(), &evidence)?;
+    customer.stands_at(S::CutInProgress).await
+}
+
+pub(super) async fn a_run_that_ended_stores_nothing_more_but_its_void(under: &RequestsUnderTest) -> Held {
+    let customer = Customer::new(under, 1);
+    customer.to_cutting().await?;
+    let chain = chain(&customer).await?;
+    chain.commit(EffectName::LegA).await?;
+    is_new(
+        &customer.port().catch_up(&catch_up(&customer, Some("failed_IG_structural"))).await?,
+        S::CutFailed,
+    )?;
+    match chain.begin(EffectName::LegB).await {
+        Ok(Begun::Pending(pending)) => {
+            refused("leg B after the end", &[K::Conflict], pending.finish(Verdict::Commit).await)?;
+        }
+        other => refused("leg B after the end", &[K::Conflict], other.map(|_| ()))?,
+    }
+    for effect in [EffectName::Sg3Review, EffectName::Void] {
+        chain.commit(effect).await?;
+    }
+    customer.stands_at(S::CutFailed).await
+}
+
 pub(super) async fn nothing_is_complete_before_it_is_enacted(under: &RequestsUnderTest) -> Held {
     let customer = Customer::new(under, 1);
     customer.to_cutting().await?;
@@ -194,23 +241,30 @@ pub(super) async fn staged_bytes_go_when_they_are_due_and_nothing_else_does(
     let rejected = Customer::new(under, 2);
     rejected.to_marked().await?;
     rejected.port().verify_mark(&rejected.verdict(false)).await?;
-    let due = 80 + 86_400 * i64::from(CLEANUP_AFTER_DAYS);
-    let cleanup = |seconds: i64| Cleanup { asked: asked(seconds), limit: 10 };
-    // The rejected mark is fifty seconds older.
-    let early = customer.port().cleanup(&cleanup(due - 51)).await?;
+    let decade = at(10 * 366 * 86_400);
+    // However late the caller says that it is: only the store's clock counts.
+    let now = Cleanup { asked: Asked { at: decade, ..asked(0) }, as_of: None, limit: 10 };
+    let then = Cleanup { as_of: Some(decade), ..now.clone() };
+    let early = customer.port().cleanup(&now).await?;
     equal("nothing is due", (0, 0), (early.requests.len(), early.records))?;
-    let first = customer.port().cleanup(&cleanup(due - 1)).await?;
-    equal("the rejected mark", (0, 1), (first.requests.len(), first.records))?;
+    let (mine, bytes) = (customer.copy().content.len(), customer.mark("1").manifest.len());
+    let all = (mine + bytes + rejected.mark("1").manifest.len()) as u64;
+    let told = customer.port().cleanup(&then).await?;
+    equal("what would go", ([customer.id()].to_vec(), 3, all), (told.requests, told.records, told.bytes))?;
+    customer.stands_at(S::CleanupScheduled).await?;
+    let held = ["source_copy consumed", "mark_manifest consumed"].map(ToString::to_string).to_vec();
+    equal("asking removes nothing", held, customer.lifecycles().await?)?;
+    (under.a_year_passes)();
     let before = customer.stands().await?;
-    let done = customer.port().cleanup(&cleanup(due)).await?;
-    equal("the request's two", ([customer.id()].to_vec(), 2), (done.requests, done.records))?;
-    let bytes = customer.copy().content.len() + customer.mark("1").manifest.len();
-    equal("bytes", bytes as u64, done.bytes)?;
-    let again = customer.port().cleanup(&cleanup(due + 1)).await?;
+    let done = customer.port().cleanup(&now).await?;
+    equal("what goes", ([customer.id()].to_vec(), 3, all), (done.requests, done.records, done.bytes))?;
+    let again = customer.port().cleanup(&now).await?;
     equal("once", (0, 0, 0), (again.requests.len(), again.records, again.bytes))?;
     let after = customer.stands().await?;
     equal("status", S::Cleaned, after.status)?;
-    equal("all else stays", CutRequest { status: S::Cleaned, cleaned_at: Some(at(due)), ..before }, after)?;
+    holds("by the store's clock", after.cleaned_at.is_some_and(|at| at < decade), after.cleaned_at)?;
+    let expected = CutRequest { status: S::Cleaned, cleaned_at: after.cleaned_at, ..before };
+    equal("all else stays", expected, after)?;
     let records = ["source_copy cleaned", "mark_manifest cleaned"].map(ToString::to_string).to_vec();
     equal("records stay", records, customer.lifecycles().await?)?;
     equal(

@@ -10,7 +10,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{
-    PORT, StagingRow, cleanup_after, committed, error, follow_run, is_enacted, micros, notify,
+    PORT, StagingRow, assert_run, cleanup_after, committed, error, follow_run, is_enacted, micros, notify,
     push_transition, refused, staged, standing, write,
 };
 use crate::cut_request::{
@@ -23,7 +23,7 @@ use crate::memory::database::MemoryDatabase;
 use crate::memory::rows::Tables;
 use crate::memory::world::Data;
 use crate::port::cut_request::{
-    AddRequest, ApplyOutcome, CatchUp, Cleanup, CleanupReport, CopySource, CutRequests, OnRequest,
+    AddRequest, ApplyOutcome, Asked, CatchUp, Cleanup, CleanupReport, CopySource, CutRequests, OnRequest,
     RequestOutcome, RequestQuery, Signal, StageMark, StagingRecord, StartCut, TakeSignals, VerifyCutOutcome,
     VerifyMark,
 };
@@ -87,6 +87,45 @@ fn clean(tables: &mut Tables, ids: &[Uuid], at: Timestamp) -> (u64, u64) {
         }
     }
     (records, bytes)
+}
+
+/// One pass of the cleanup, by this time.
+fn clean_due(tables: &mut Tables, cleanup: &Cleanup, now: Timestamp) -> CleanupReport {
+    let limit = usize::try_from(cleanup.limit).unwrap_or(usize::MAX);
+    let asked = Asked { actor: cleanup.asked.actor.clone(), at: now };
+    let mut report = CleanupReport::default();
+    let mut due: Vec<(CutRequest, Vec<_>)> = Vec::new();
+    for request in tables.requests.values().filter(|r| r.status == S::CleanupScheduled) {
+        if let Judgement::Apply(moves) = judge(request, &Operation::Clean { now }) {
+            due.push((request.clone(), moves));
+        }
+    }
+    due.sort_by_key(|(request, _)| (request.cleanup_scheduled_at, request.cut_request_id));
+    due.truncate(limit);
+    for (request, moves) in due {
+        let ids = [request.copy_staging_record_id, request.manifest_staging_record_id];
+        let ids: Vec<Uuid> = ids.into_iter().flatten().collect();
+        let (records, bytes) = clean(tables, &ids, now);
+        let detail = json!({ "records": records, "bytes": bytes });
+        write(tables, request.cut_request_id, &moves, &asked, &detail, |_| {});
+        report.requests.push(request.cut_request_id);
+        report.records += records;
+        report.bytes += bytes;
+    }
+    let mut expired: Vec<_> = tables
+        .staging
+        .values()
+        .map(|row| &row.record)
+        .filter(|r| r.lifecycle_status == "expired" && r.expires_at.is_some_and(|at| at <= now))
+        .map(|r| (r.expires_at, r.staging_record_id))
+        .collect();
+    expired.sort_unstable();
+    expired.truncate(limit);
+    let ids: Vec<Uuid> = expired.into_iter().map(|(_, id)| id).collect();
+    let (records, bytes) = clean(tables, &ids, now);
+    report.records += records;
+    report.bytes += bytes;
+    report
 }
 
 #[async_trait]
@@ -224,6 +263,7 @@ impl CutRequests for MemoryDatabase {
         self.on_requests(op, |tables| {
             let (id, run) = (start.cut_request_id, start.run_id.uuid());
             let request = standing(tables, op, id)?;
+            assert_run(tables, op, &request, &start.run_id)?;
             let is_free = tables.requests.values().all(|r| r.cut_run_id != Some(run));
             match judge(&request, &Operation::CutStart { cut_run_id: run, is_free }) {
                 Judgement::Replay => answer(tables, op, id, true),
@@ -253,8 +293,14 @@ impl CutRequests for MemoryDatabase {
             let id = catch_up.cut_request_id;
             let request = standing(tables, op, id)?;
             let Some(run_id) = request.run_id() else { return answer(tables, op, id, true) };
-            let run = committed(tables, &run_id, catch_up.ended.clone());
-            let moved = follow_run(tables, op, &request, None, run, &catch_up.asked)?;
+            let run = committed(tables, &run_id);
+            let mut moved = follow_run(tables, op, &request, None, run, &catch_up.asked)?;
+            let request = standing(tables, op, id)?;
+            if let (Some(why), S::CutInProgress | S::CutDone) = (&catch_up.ended, request.status) {
+                tables.ended_runs.insert(run_id.clone(), why.clone());
+                let run = committed(tables, &run_id);
+                moved |= follow_run(tables, op, &request, None, run, &catch_up.asked)?;
+            }
             answer(tables, op, id, !moved)
         })
     }
@@ -295,41 +341,15 @@ impl CutRequests for MemoryDatabase {
     }
 
     async fn cleanup(&self, cleanup: &Cleanup) -> PortResult<CleanupReport> {
-        self.on_requests("cleanup", |tables| {
-            let (now, limit) =
-                (micros(cleanup.asked.at), usize::try_from(cleanup.limit).unwrap_or(usize::MAX));
-            let mut report = CleanupReport::default();
-            let mut due: Vec<(CutRequest, Vec<_>)> = Vec::new();
-            for request in tables.requests.values().filter(|r| r.status == S::CleanupScheduled) {
-                if let Judgement::Apply(moves) = judge(request, &Operation::Clean { now }) {
-                    due.push((request.clone(), moves));
-                }
+        self.0.call(PORT, "cut_request cleanup", |data: &mut Data| {
+            let now = micros(cleanup.as_of.unwrap_or(data.now));
+            // What is only asked for is done to a copy.
+            let mut tables = data.tables.clone();
+            let report = clean_due(&mut tables, cleanup, now);
+            if cleanup.as_of.is_none() {
+                data.tables = tables;
+                data.commits += 1;
             }
-            due.sort_by_key(|(request, _)| (request.cleanup_scheduled_at, request.cut_request_id));
-            due.truncate(limit);
-            for (request, moves) in due {
-                let ids = [request.copy_staging_record_id, request.manifest_staging_record_id];
-                let ids: Vec<Uuid> = ids.into_iter().flatten().collect();
-                let (records, bytes) = clean(tables, &ids, now);
-                let detail = json!({ "records": records, "bytes": bytes });
-                write(tables, request.cut_request_id, &moves, &cleanup.asked, &detail, |_| {});
-                report.requests.push(request.cut_request_id);
-                report.records += records;
-                report.bytes += bytes;
-            }
-            let mut expired: Vec<_> = tables
-                .staging
-                .values()
-                .map(|row| &row.record)
-                .filter(|r| r.lifecycle_status == "expired" && r.expires_at.is_some_and(|at| at <= now))
-                .map(|r| (r.expires_at, r.staging_record_id))
-                .collect();
-            expired.sort_unstable();
-            expired.truncate(limit);
-            let ids: Vec<Uuid> = expired.into_iter().map(|(_, id)| id).collect();
-            let (records, bytes) = clean(tables, &ids, now);
-            report.records += records;
-            report.bytes += bytes;
             Ok(report)
         })
     }
