@@ -54,11 +54,11 @@ CREATE TRIGGER trg_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON cutter_gov
 
 -- A nonce is approved once; a refusal may follow.
 ALTER TABLE cutter_governance.review_approval DROP CONSTRAINT review_approval_nonce_key;
-CREATE UNIQUE INDEX review_approval_nonce ON cutter_governance.review_approval (nonce) WHERE decision = 'approve';
+ALTER TABLE cutter_governance.review_approval ADD CONSTRAINT review_approval_nonce_key UNIQUE (nonce, decision);
 
 -- The value of a field that stands once in a document, on a line of its own; else NULL.
 CREATE FUNCTION cutter_governance.fn_document_field(p_document bytea, p_field text) RETURNS text
-LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
     SELECT CASE WHEN count(*) = 1 THEN min(substring(m.line[1] FROM '^' || p_field || ': (.*?)\r?$')) END
     FROM regexp_matches(convert_from(p_document, 'UTF8'), '^(' || p_field || '[ \t]*:.*)$', 'gn') AS m(line)
 $fn$;

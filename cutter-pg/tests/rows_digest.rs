@@ -5,7 +5,7 @@
 use cutter_core::digest::Digest;
 use cutter_core::port::PortErrorKind;
 use cutter_core::port::database::{
-    EffectName as N, ExecutorEffect as E, ReviewVerdict, ReviewWrite, UnitWrite, Verdict, fact,
+    EffectName as N, Executor as _, ExecutorEffect as E, ReviewVerdict, ReviewWrite, UnitWrite, Verdict, fact,
 };
 use cutter_pg::login::Login;
 use futures_executor::block_on;
@@ -53,7 +53,13 @@ fn sql_and_rust_make_the_same_digest_of_the_same_rows() {
             row.body_hash = Digest::of(&seed.to_be_bytes());
         }
         let expected = run.rows_of(&write.units).to_hex();
-        run.commit(run.review(N::Sg1Review, &consent(&run, &write.units)));
+        let mut review = consent(&run, &write.units);
+        review.nonce.push_str(" once more");
+        let mut asked = run.ask_write("SG_cut_authz", &review);
+        asked.ask.occurrence = 2;
+        asked.ask.required.insert("rows_digest".to_owned(), expected.clone());
+        block_on(world.port.open_ask(&run.fence, &asked)).unwrap();
+        run.commit(run.review(N::Sg1Review, &review));
         let record = run.commit(run.exec(N::LegA, E::LegA(write)));
         prop_assert_eq!(record.facts.values.get(fact::ROWS_DIGEST), Some(&expected));
         prop_assert_eq!(in_sql(&mut admin.borrow_mut(), &run), Some(expected));

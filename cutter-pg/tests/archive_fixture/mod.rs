@@ -58,9 +58,9 @@ BEGIN
     PERFORM cutter_governance.fn_backlog_transition(v_entry, 'review_pending', 'reviewed_approved', gen_random_uuid(),
         'a', 'r', p_run, NULL, '{"b": [1, "x\ty"], "a": null}', (SELECT d.at FROM cutter_governance.review_decision d
             WHERE d.id = v_decision));
-    PERFORM cutter_governance.fn_approval_use(v_approval, p_run, 'leg_a', v_set, v_at);
     -- as an older cutter left it: its consents name no rows
     PERFORM set_config('session_replication_role', 'replica', true);
+    PERFORM cutter_governance.fn_approval_use(v_approval, p_run, 'leg_a', v_set, v_at);
     PERFORM cutter_governance.fn_change_set_open(v_set, p_run, p_doc, v_source.source_document_id,
         v_source.source_version_id, v_entry, v_approval, v_decision, public.hex(p_doc || encode(sha256(p_text), 'hex')), public.hex('w'), public.hex('m'),
         public.hex('r'), 'act', p_units, 'executor', v_at);
