@@ -221,6 +221,14 @@ impl World {
         self.lock().data.backups.fingerprint = String::from(fingerprint);
     }
 
+    /// Puts other bytes in the place of one revision of a run. `false` if there is none.
+    pub fn corrupt_revision(&self, run_id: &RunId, revision: usize, bytes: &[u8]) -> bool {
+        let mut inner = self.lock();
+        let revisions = inner.data.runs.revisions.get_mut(run_id);
+        let found = revisions.and_then(|all| all.get_mut(revision.checked_sub(1)?));
+        found.map(|standing| *standing = bytes.to_vec()).is_some()
+    }
+
     /// Writes other bytes over the newest revision of a sidecar. Returns whether there is one.
     pub fn corrupt_sidecar(&self, run_id: &RunId, bytes: &[u8]) -> bool {
         let mut inner = self.lock();
