@@ -35,7 +35,7 @@ CREATE TRIGGER trg_append_only BEFORE UPDATE OR DELETE OR TRUNCATE ON cutter_gov
 -- run may call it.
 CREATE FUNCTION cutter_governance.fn_policy_append(
     p_seq bigint, p_previous text, p_document bytea, p_keys bytea[], OUT outcome text, OUT highest bigint)
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $fn$
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
 DECLARE
     v_text text := convert_from(p_document, 'UTF8');
     v_last cutter_governance.policy_event;

@@ -199,6 +199,11 @@ impl World {
         self.lock().data.backups.blobs.remove(&(run_id.clone(), name.to_string())).is_some()
     }
 
+    /// Loses the asks of a run and the answers to them: it parked before there were any.
+    pub fn forget_asks(&self, run_id: &RunId) {
+        self.lock().data.tables.asks.retain(|(run, _, _), _| run != run_id);
+    }
+
     /// Loses the run store's part of a run (sidecar, claim, mirrors), as another home on the
     /// same database has none of it.
     pub fn forget_run(&self, run_id: &RunId) {

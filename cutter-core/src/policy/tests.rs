@@ -1,3 +1,5 @@
+//! Laws of the policy: what holds, what breaks, and what is never silent.
+
 use super::*;
 use crate::digest::Digest;
 use crate::id::mint_v7;

@@ -259,6 +259,7 @@ fn parked_by(version: u32) -> (Scenario, cutter_core::id::RunId) {
             s.world.file(path, text.as_str().unwrap().as_bytes());
         }
     }
+    s.world.forget_asks(&run_id);
     // Of earlier revisions what a later one may not change is looked at, and nothing else.
     let newest = record["revision"].as_u64().unwrap();
     let mut early = json!({ "transitions": [] });
