@@ -58,31 +58,37 @@ impl Kept {
 }
 
 /// Whether the newest revision, the last one of `history`, keeps what those before it fixed, and
-/// what was signed at creation. One before it that does not read, or rewrites itself, counts for
-/// nothing: no command went on from it.
+/// what was signed at creation. One before it that is no whole record, or rewrites itself, counts
+/// for nothing: no command went on from it.
 ///
 /// # Errors
 /// [`SidecarError::Invalid`], what was rewritten and where.
 pub fn check_history(sidecar: &Sidecar, history: &[StoredRevision]) -> Result<(), SidecarError> {
-    let mut before: Option<(u64, Kept)> = None;
+    let mut kept_before: Vec<(&StoredRevision, Kept)> = Vec::new();
     let mut fault = None;
     for stored in history {
-        fault = match (serde_json::from_slice::<Kept>(&stored.bytes), &before) {
-            (Err(error), _) => {
-                Some(SidecarError::Malformed(format!("revision {}: {error}", stored.revision)))
-            }
-            (Ok(kept), Some((revision, fixed))) if fixed.rewritten_by(&kept).is_some() => {
-                let what = fixed.rewritten_by(&kept).unwrap_or_default();
-                Some(SidecarError::Invalid(format!(
-                    "revision {}: expected what revision {revision} says of {what}, observed another text",
-                    stored.revision
-                )))
-            }
-            (Ok(kept), _) => {
-                before = Some((stored.revision, kept));
-                None
+        let kept = match serde_json::from_slice::<Kept>(&stored.bytes) {
+            Ok(kept) => kept,
+            Err(error) => {
+                fault = Some(SidecarError::Malformed(format!("revision {}: {error}", stored.revision)));
+                continue;
             }
         };
+        fault = None;
+        while let Some((before, fixed)) = kept_before.last() {
+            let Some(what) = fixed.rewritten_by(&kept) else { break };
+            if Sidecar::from_bytes(&before.bytes).is_ok() {
+                fault = Some(SidecarError::Invalid(format!(
+                    "revision {}: expected what revision {} says of {what}, observed another text",
+                    stored.revision, before.revision
+                )));
+                break;
+            }
+            kept_before.pop();
+        }
+        if fault.is_none() {
+            kept_before.push((stored, kept));
+        }
     }
     match fault {
         Some(fault) => Err(fault),

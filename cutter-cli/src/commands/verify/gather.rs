@@ -269,6 +269,10 @@ fn registered_keys(chain: &Chain, evidence: &RunEvidence, public_keys: &mut BTre
     let now = chain.now();
     for duty in [Duty::Executor, Duty::Verifier] {
         let Some(latest) = now.duty_key(duty) else { continue };
+        // A checker's own key that the policy never knew stays the one to compare with.
+        if public_keys.get(duty.as_str()).is_some_and(|own| !now.is_duty_key(duty, own)) {
+            continue;
+        }
         let signature = evidence.signatures.iter().find(|s| s.duty == duty.as_str());
         let of_then = signature.and_then(|s| chain.duty_key_at(duty, s.recorded_at?));
         let expected = match (of_then, signature) {
