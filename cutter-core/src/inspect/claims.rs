@@ -34,7 +34,7 @@ pub struct Claims {
     pub stage: Option<Stage>,
     /// Whether it was voided.
     pub voided: bool,
-    /// Who may approve, and how.
+    /// Who may approve, and how: never what the record says, so whoever checks sets it.
     pub policy: ApprovalPolicy,
     /// Fingerprint of the key that signed its creation, if that is known.
     pub creator: Option<String>,
@@ -76,7 +76,7 @@ impl Claims {
             passed: Phase::ALL.iter().copied().filter(passed).collect(),
             stage: sidecar.run_state().ok().and_then(|s| s.stage()),
             voided: matches!(sidecar.run_state(), Ok(RunState::Voided { .. })),
-            policy: sidecar.settings.approval.clone().unwrap_or_else(ApprovalPolicy::nobody),
+            policy: ApprovalPolicy::nobody(),
             creator: Some(sidecar.creation.fingerprint.clone()),
             approvals: sidecar.sovereign_approvals.clone(),
             documents: sidecar.documents.iter().map(|d| (d.path.clone(), d.sha256)).collect(),
