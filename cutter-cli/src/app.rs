@@ -33,6 +33,9 @@ Cut:
 
 Approve:
   sovereign     The approving human's side: show, approve, refuse
+  approver      Who may approve: add, retire, revoke, list, import
+  policy        The rules for approvals, which the database holds: show, set, append
+  duty-key      The keys that executor and verifier sign with: list, register, rotate
 
 Look and check:
   unit          The result: list, show or export units
@@ -128,6 +131,9 @@ enum Command {
     Request(commands::request::RequestArgs),
     Why(commands::why::WhyArgs),
     Sovereign(commands::sovereign::SovereignArgs),
+    Approver(commands::approver::ApproverArgs),
+    Policy(commands::policy::PolicyArgs),
+    DutyKey(commands::duty_key::DutyKeyArgs),
     Unit(commands::unit::UnitArgs),
     Verify(commands::verify::VerifyArgs),
     Backlog(commands::backlog::BacklogArgs),
@@ -216,6 +222,9 @@ fn dispatch(cx: &Context, command: Command) -> Outcome {
         Command::Request(args) => commands::request::run(cx, &args),
         Command::Why(args) => commands::why::run(cx, &args),
         Command::Sovereign(args) => commands::sovereign::run(cx, &args),
+        Command::Approver(args) => commands::approver::run(cx, &args),
+        Command::Policy(args) => commands::policy::run(cx, &args),
+        Command::DutyKey(args) => commands::duty_key::run(cx, &args),
         Command::Unit(args) => commands::unit::run(cx, &args),
         Command::Verify(args) => commands::verify::run(cx, &args),
         Command::Backlog(args) => commands::backlog::run(cx, &args),

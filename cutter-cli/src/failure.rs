@@ -143,6 +143,12 @@ impl From<PortError> for Failure {
         match (error.kind, error.port) {
             (PortErrorKind::Busy, "run_store") => Self::new(Exit::BUSY, "STOP_RUN_BUSY", what),
             (PortErrorKind::Full, _) => Self::stopped("STOP_DISK_FULL", what).next("cutter doctor"),
+            (PortErrorKind::NotFound, "policy") => Self::usage(what).next(match error.op.as_str() {
+                "approvers" => "cutter approver add NAME --public-key FILE",
+                _ => "cutter approver import",
+            }),
+            (PortErrorKind::Corrupt, "policy") => Self::new(Exit::EVIDENCE, "STOP_STATE_CORRUPT", what)
+                .next("cutter approver import --found-anew"),
             (PortErrorKind::Corrupt, _) => Self::new(Exit::EVIDENCE, "STOP_STATE_CORRUPT", what),
             (PortErrorKind::Conflict, _) => Self::new(Exit::FAILED, "conflict", what),
             (PortErrorKind::NotFound, _) => Self::usage(what),

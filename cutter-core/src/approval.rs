@@ -53,6 +53,10 @@ pub mod field {
     pub const REGION_SHA: &str = "region_sha";
     /// Digest of everything that is stored of the units ([`crate::rows`]).
     pub const ROWS_DIGEST: &str = "rows_digest";
+    /// Digest of the run's settings.
+    pub const SETTINGS_SHA256: &str = "settings_sha256";
+    /// The event of the policy that stood when it was asked.
+    pub const POLICY_HEAD: &str = "policy_head";
     /// Digest of the state that was backed up.
     pub const BASE_STATE_SHA: &str = "base_state_sha";
     /// The change set.
@@ -75,7 +79,7 @@ pub mod field {
     pub const NONCE: &str = "nonce";
 
     /// All of them, in the order in which they are written.
-    pub const ALL: [&str; 17] = [
+    pub const ALL: [&str; 19] = [
         RUN_ID,
         DOCUMENT_ID,
         SOURCE_VERSION_ID,
@@ -84,6 +88,8 @@ pub mod field {
         MANIFEST_DIGEST,
         REGION_SHA,
         BASE_STATE_SHA,
+        SETTINGS_SHA256,
+        POLICY_HEAD,
         CHANGE_SET_ID,
         REVIEW_DECISION_ID,
         UNIT_COUNT,
@@ -132,6 +138,8 @@ impl Ask {
                 WRITER_DIGEST,
                 ROWS_DIGEST,
                 BASE_STATE_SHA,
+                SETTINGS_SHA256,
+                POLICY_HEAD,
                 REQUEST_SHA256,
                 NONCE,
             ]),
@@ -143,6 +151,8 @@ impl Ask {
                 UNIT_COUNT,
                 UNIT_SET_DIGEST,
                 ROWS_DIGEST,
+                SETTINGS_SHA256,
+                POLICY_HEAD,
                 REQUEST_SHA256,
                 NONCE,
             ]),
@@ -254,6 +264,12 @@ pub struct ApprovalPolicy {
     pub approver_not_creator: bool,
     /// Who may approve.
     pub approvers: Vec<Approver>,
+    /// Every key that was ever somebody's: it tells whether two keys are one person's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub known: Vec<Approver>,
+    /// An answer may be used for so many hours after its request; `None`: as long as it says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub valid_hours: Option<u32>,
 }
 
 const fn yes() -> bool {
@@ -261,6 +277,52 @@ const fn yes() -> bool {
 }
 
 impl ApprovalPolicy {
+    /// Nobody may approve, under the strict rules.
+    #[must_use]
+    pub const fn nobody() -> Self {
+        Self {
+            signature: SignaturePolicy::Required,
+            approver_not_creator: true,
+            approvers: Vec::new(),
+            known: Vec::new(),
+            valid_hours: None,
+        }
+    }
+
+    /// What both allow.
+    #[must_use]
+    pub fn and(&self, other: &Self) -> Self {
+        let is_there = |all: &[Approver], one: &Approver| {
+            let wanted = normal_fingerprint(&one.fingerprint);
+            all.iter().any(|a| a.actor == one.actor && normal_fingerprint(&a.fingerprint) == wanted)
+        };
+        let is_required = [self.signature, other.signature].contains(&SignaturePolicy::Required);
+        let mut known = self.known.clone();
+        known.extend(other.known.iter().filter(|k| !is_there(&self.known, k)).cloned());
+        Self {
+            signature: if is_required { SignaturePolicy::Required } else { SignaturePolicy::Optional },
+            approver_not_creator: self.approver_not_creator || other.approver_not_creator,
+            approvers: self.approvers.iter().filter(|a| is_there(&other.approvers, a)).cloned().collect(),
+            known,
+            valid_hours: match (self.valid_hours, other.valid_hours) {
+                (Some(a), Some(b)) => Some(a.min(b)),
+                (a, b) => a.or(b),
+            },
+        }
+    }
+
+    /// The people whose key this is or was.
+    #[must_use]
+    pub fn people_of(&self, fingerprint: &str) -> Vec<&str> {
+        let wanted = normal_fingerprint(fingerprint);
+        let of = |a: &&Approver| !wanted.is_empty() && normal_fingerprint(&a.fingerprint) == wanted;
+        let mut people: Vec<&str> =
+            self.approvers.iter().chain(&self.known).filter(of).map(|a| a.actor.as_str()).collect();
+        people.sort_unstable();
+        people.dedup();
+        people
+    }
+
     /// The actors that pin this fingerprint, each once.
     #[must_use]
     pub fn actors_of(&self, fingerprint: &str) -> Vec<&str> {
@@ -370,9 +432,8 @@ mod tests {
             fingerprint: fingerprint.to_owned(),
         };
         let policy = ApprovalPolicy {
-            signature: SignaturePolicy::Required,
-            approver_not_creator: true,
             approvers: alloc::vec![approver("a", "ab cd"), approver("a", "ABCD"), approver("b", "")],
+            ..ApprovalPolicy::nobody()
         };
         assert_eq!(policy.actors_of("abCD"), ["a"]);
         assert!(policy.actors_of("").is_empty());

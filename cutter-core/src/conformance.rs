@@ -32,6 +32,7 @@ pub mod database;
 pub mod environment;
 mod fixture;
 pub mod knowledge_base;
+pub mod policy;
 pub mod run_store;
 pub mod signatures;
 pub mod work_queue;

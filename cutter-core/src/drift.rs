@@ -44,6 +44,10 @@ pub const VOCABULARY: &str = "vocabulary";
 /// Digest of the grant probe.
 pub const GRANTS: &str = "grants";
 
+/// The head of the policy's chain that the run pinned. No survey holds it: it moves only where the
+/// policy moved in a way that a run must not pass over.
+pub const POLICY: &str = "policy";
+
 /// Dimensions that every survey holds, besides one per pinned function.
 pub const DIMENSIONS: [&str; 11] = [
     DATABASE_IDENTITY,

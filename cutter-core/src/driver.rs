@@ -24,6 +24,8 @@ mod lifecycle;
 mod listen;
 mod perform;
 mod plan_phases;
+mod policy;
+mod record;
 #[cfg(feature = "conformance")]
 pub mod rehearsal;
 mod requests;
@@ -55,6 +57,8 @@ use crate::sidecar::{Considered, Sidecar, SidecarError, StopRecord};
 pub use create::{NewRun, cut};
 pub use listen::approval_prefix;
 pub use plan_phases::plan_of;
+pub use policy::{founded_policy, policy_of};
+pub use record::check_history;
 pub use resume::{ResumeOptions, resume};
 pub use serve::{ServeError, Served, Worked, hand_over, serve, settle_request, work};
 pub use stopping::{

@@ -32,6 +32,7 @@ pub mod mark;
 pub mod merkle;
 pub mod naming;
 pub mod plan;
+pub mod policy;
 pub mod port;
 pub mod profile;
 pub mod queue;

@@ -57,6 +57,15 @@ pub const SLUG_MAX: usize = 64;
 /// Bytes of an actor's name, so that an index line holds it.
 pub const ACTOR_MAX_BYTES: usize = 64;
 
+/// Longest name of a person in the policy, in bytes.
+pub const PERSON_MAX_BYTES: usize = 200;
+
+/// Longest event of the policy, signature included, in bytes.
+pub const POLICY_EVENT_MAX_BYTES: usize = 64 * 1024;
+
+/// Longest public key that is kept beside the policy, armoured, in bytes.
+pub const POLICY_KEY_MAX_BYTES: usize = 256 * 1024;
+
 /// Bytes of a command's kind, say `deployment.create`.
 pub const COMMAND_KIND_MAX_BYTES: usize = 64;
 

@@ -34,6 +34,7 @@ mod executor;
 mod fault;
 mod knowledge_base;
 mod observe;
+mod policy;
 mod rows;
 mod run_store;
 mod signer;

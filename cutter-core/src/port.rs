@@ -16,6 +16,7 @@ pub mod database;
 pub mod effect;
 pub mod environment;
 pub mod knowledge_base;
+pub mod policy;
 pub mod run_store;
 pub mod signer;
 pub mod work_queue;

@@ -34,8 +34,10 @@ pub struct RunSettings {
     pub backup_fingerprint: String,
     /// How much is saved.
     pub backup_scope: BackupScope,
-    /// Who may approve, and how.
-    pub approval: ApprovalPolicy,
+    /// What runs of before the database's policy said of approvers: covered by the creation's
+    /// signature, and heeded by nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub approval: Option<ApprovalPolicy>,
     /// Who is expected to sign at SG_2.
     pub lifecycle_actor: String,
     /// The profile to cut with.
@@ -55,14 +57,9 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// The spec's caps and bounds with the given policy and recipient.
+    /// The spec's caps and bounds with the given recipient.
     #[must_use]
-    pub fn new(
-        approval: ApprovalPolicy,
-        lifecycle_actor: &str,
-        backup_fingerprint: &str,
-        profile: Profile,
-    ) -> Self {
+    pub fn new(lifecycle_actor: &str, backup_fingerprint: &str, profile: Profile) -> Self {
         Self {
             phase_soft_cap_minutes: Phase::ALL
                 .iter()
@@ -74,7 +71,7 @@ impl RunSettings {
             forbidden_prefixes: Vec::new(),
             backup_fingerprint: backup_fingerprint.to_owned(),
             backup_scope: BackupScope::Document,
-            approval,
+            approval: None,
             lifecycle_actor: lifecycle_actor.to_owned(),
             profile,
             detection: None,
@@ -168,16 +165,10 @@ impl RunSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::approval::SignaturePolicy;
     use crate::detect::{Confidence, Cost, RunnerUp};
 
     fn settings() -> RunSettings {
-        let policy = ApprovalPolicy {
-            signature: SignaturePolicy::Required,
-            approver_not_creator: true,
-            approvers: Vec::new(),
-        };
-        RunSettings::new(policy, "sue", "00", Profile::built_in("vn").unwrap())
+        RunSettings::new("sue", "00", Profile::built_in("vn").unwrap())
     }
 
     fn line(settings: &RunSettings, name: &str) -> String {

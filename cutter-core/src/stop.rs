@@ -95,6 +95,8 @@ pub enum StopReason {
     DependsOn,
     /// An embedder's own gate refuses to close a run whose units are in force (D47).
     OwnGate,
+    /// A duty's key is not the one that is registered (D46).
+    DutyKey,
     /// A newer driver holds the run's fence (PROTOCOL §3).
     Fenced,
     /// Another process holds the run's lock (spec 1 §7).
@@ -141,6 +143,7 @@ enum Code {
     DiskFull,
     DependsOn,
     OwnGate,
+    DutyKey,
     Fenced,
     RunBusy,
     Internal,
@@ -168,6 +171,7 @@ spelled!(Code, "stop code", {
     DiskFull => "STOP_DISK_FULL",
     DependsOn => "STOP_DEPENDS_ON",
     OwnGate => "STOP_OWN_GATE",
+    DutyKey => "STOP_DUTY_KEY",
     Fenced => "STOP_FENCED",
     RunBusy => "STOP_RUN_BUSY",
     Internal => "STOP_INTERNAL",
@@ -198,6 +202,7 @@ impl Code {
             Self::DiskFull => "disk_full",
             Self::DependsOn => "depends_on",
             Self::OwnGate => "own_gate",
+            Self::DutyKey => "duty_key",
             Self::Fenced => "fenced",
             Self::RunBusy => "run_busy",
             Self::Internal => "internal_error",
@@ -226,6 +231,7 @@ impl Code {
             | Self::DiskFull
             | Self::DependsOn
             | Self::OwnGate
+            | Self::DutyKey
             | Self::Fenced
             | Self::RunBusy
             | Self::Internal
@@ -254,6 +260,7 @@ impl Code {
             Self::DiskFull => "no space is left where the run must write",
             Self::DependsOn => "an entry that this cut depends on is not verified yet",
             Self::OwnGate => "a rule of this house refuses to close the run; its units are in force",
+            Self::DutyKey => "a duty's key is not the one that is registered; nothing was signed with it",
             Self::Fenced => "a newer driver holds the run's fence; this one wrote nothing more",
             Self::RunBusy => "another process holds the run's lock",
             Self::Internal => "a bug in cutter was caught; the run keeps its state",
@@ -314,6 +321,7 @@ impl StopReason {
             Self::DiskFull => Code::DiskFull,
             Self::DependsOn => Code::DependsOn,
             Self::OwnGate => Code::OwnGate,
+            Self::DutyKey => Code::DutyKey,
             Self::Fenced => Code::Fenced,
             Self::RunBusy => Code::RunBusy,
             Self::Internal => Code::Internal,
@@ -391,6 +399,7 @@ impl StopReason {
             | Self::DiskFull
             | Self::DependsOn
             | Self::OwnGate
+            | Self::DutyKey
             | Self::Fenced
             | Self::SchemaMismatch
             | Self::StateNewer
@@ -427,6 +436,7 @@ impl StopReason {
             | Self::Drift(_)
             | Self::Internal => format!("{resume} {run_id}"),
             Self::KbConflict => format!("cutter verify --run-id {run_id}"),
+            Self::DutyKey => "cutter duty-key list".to_owned(),
             Self::StateCorrupt => format!("cutter orchestrate recover --run-id {run_id}"),
             Self::RunBusy => format!("cutter why --run-id {run_id}"),
             Self::SchemaMismatch => "cutter db status".to_owned(),
@@ -456,6 +466,7 @@ impl StopReason {
             Code::DiskFull => Self::DiskFull,
             Code::DependsOn => Self::DependsOn,
             Code::OwnGate => Self::OwnGate,
+            Code::DutyKey => Self::DutyKey,
             Code::Fenced => Self::Fenced,
             Code::RunBusy => Self::RunBusy,
             Code::Internal => Self::Internal,

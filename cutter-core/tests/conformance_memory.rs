@@ -7,11 +7,12 @@ use cutter_core::conformance::backlog::BacklogUnderTest;
 use cutter_core::conformance::command_ledger::LedgerUnderTest;
 use cutter_core::conformance::cut_request::RequestsUnderTest;
 use cutter_core::conformance::database::DatabaseUnderTest;
+use cutter_core::conformance::policy::PolicyUnderTest;
 use cutter_core::conformance::signatures::SignaturesUnderTest;
 use cutter_core::conformance::work_queue::QueueUnderTest;
 use cutter_core::conformance::{
     ConformanceFailure, Fresh, backlog, backup, command_ledger, cut_request, database, environment,
-    knowledge_base, run_store, signatures, work_queue,
+    knowledge_base, policy, run_store, signatures, work_queue,
 };
 use cutter_core::memory::{BadSignature, Fault, FaultKind, MemoryWorkQueue, World, block_on};
 use cutter_core::port::work_queue::WorkQueue;
@@ -43,6 +44,15 @@ fn knowledge_base_contracts() {
 #[test]
 fn backup_target_contracts() {
     all_held(block_on(backup::run_all(|| async { Ok(Fresh::new(ports().backup_target)) })), 6);
+}
+
+#[test]
+fn policy_contracts() {
+    let build = || async {
+        let ports = ports();
+        Ok(PolicyUnderTest { store: ports.policy, reader: ports.reader, keep: None })
+    };
+    all_held(block_on(policy::run_all(build)), 4);
 }
 
 #[test]

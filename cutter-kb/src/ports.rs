@@ -291,21 +291,34 @@ impl KeyRing {
 #[async_trait]
 impl SignatureVerifier for KeyRing {
     async fn observe(&self, document: &[u8], now: Timestamp) -> PortResult<SignatureFacts> {
-        let facts = verify_clearsigned(document, &self.keys, now);
-        Ok(match (facts.verdict, facts.covered_text) {
-            (Verdict::Good { primary_fingerprint, created, .. }, Some(text)) => SignatureFacts::Good {
-                fingerprint: primary_fingerprint.to_string(),
-                signed_at: created,
-                text,
-            },
-            (Verdict::Good { .. }, None) => SignatureFacts::Bad {
-                code: "malformed".to_owned(),
-                detail: "the signature covers no text".to_owned(),
-            },
-            (Verdict::Bad { code: "not_clearsigned", .. }, _) => {
-                SignatureFacts::Unsigned { text: String::from_utf8_lossy(document).into_owned() }
-            }
-            (Verdict::Bad { code, detail }, _) => SignatureFacts::Bad { code: code.to_owned(), detail },
-        })
+        Ok(observed(document, &self.keys, now))
+    }
+
+    async fn observe_with(
+        &self,
+        document: &[u8],
+        keys: &[&str],
+        now: Timestamp,
+    ) -> PortResult<SignatureFacts> {
+        let keys: Vec<PublicKey> =
+            keys.iter().filter_map(|key| PublicKey::parse(key.as_bytes()).ok()).collect();
+        Ok(observed(document, &keys, now))
+    }
+}
+
+fn observed(document: &[u8], keys: &[PublicKey], now: Timestamp) -> SignatureFacts {
+    let facts = verify_clearsigned(document, keys, now);
+    match (facts.verdict, facts.covered_text) {
+        (Verdict::Good { primary_fingerprint, created, .. }, Some(text)) => {
+            SignatureFacts::Good { fingerprint: primary_fingerprint.to_string(), signed_at: created, text }
+        }
+        (Verdict::Good { .. }, None) => SignatureFacts::Bad {
+            code: "malformed".to_owned(),
+            detail: "the signature covers no text".to_owned(),
+        },
+        (Verdict::Bad { code: "not_clearsigned", .. }, _) => {
+            SignatureFacts::Unsigned { text: String::from_utf8_lossy(document).into_owned() }
+        }
+        (Verdict::Bad { code, detail }, _) => SignatureFacts::Bad { code: code.to_owned(), detail },
     }
 }

@@ -10,6 +10,7 @@
 //! - [`run_store`]: the state of runs, shared by workers
 //! - [`migrate`], [`migrations`]: forward-only schema changes
 //! - [`definitions`]: whether the schema is what the migrations made
+//! - [`policy`]: the administrator's side of the policy's chain
 //! - [`backup`], [`restore`]: a document's or the database's archive, and its way back
 //! - [`error`]: SQLSTATE to port errors
 //! - [`login`]: who connects
@@ -29,6 +30,7 @@ mod executor;
 pub mod login;
 pub mod migrate;
 pub mod migrations;
+pub mod policy;
 pub mod queue;
 mod reader;
 pub mod restore;

@@ -73,6 +73,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "asks_and_answers",
         sql: include_str!("../migrations/0021_asks_and_answers.sql"),
     },
+    Migration { version: 22, name: "policy", sql: include_str!("../migrations/0022_policy.sql") },
 ];
 
 /// Every migration that this binary knows, oldest first.

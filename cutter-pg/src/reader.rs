@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use async_trait::async_trait;
 use cutter_core::id::RunId;
+use cutter_core::policy::PolicyRecord;
 use cutter_core::port::ask::StoredAsk;
 use cutter_core::port::database::{
     EffectKey, EffectRecord, GrantSnapshot, PinMove, Reader, RunEvidence, SourceFacts, SourceVersionFacts,
@@ -18,7 +19,9 @@ use crate::database::{PgDatabase, connection, give_up_after_deadline};
 use crate::error::{PORT, PgError};
 use crate::login::Login;
 use crate::migrate::{MigrateError, Migrator};
-use crate::row::{EFFECT_COLUMNS, bigint, effect_record, get, parsed, parsed_opt, timestamp, unsigned};
+use crate::row::{
+    EFFECT_COLUMNS, bigint, effect_record, get, parsed, parsed_opt, timestamp, timestamp_opt, unsigned,
+};
 use crate::survey;
 
 impl PgDatabase {
@@ -116,6 +119,10 @@ impl Reader for PgDatabase {
             rows.iter().map(of).collect()
         })
         .await
+    }
+
+    async fn policy(&self) -> PortResult<PolicyRecord> {
+        self.read("policy", crate::policy::read).await
     }
 
     async fn grants(&self) -> PortResult<GrantSnapshot> {
@@ -342,7 +349,7 @@ fn evidence(client: &mut impl GenericClient, run_id: &str) -> Result<RunEvidence
         evidence.history = in_order(rows);
     }
     for row in &client.query(
-        "SELECT signature_id, duty, payload, public_key, signature FROM cutter_governance.dot_pair_signature
+        "SELECT signature_id, duty, payload, public_key, signature, recorded_at FROM cutter_governance.dot_pair_signature
          WHERE run_id = $1 ORDER BY duty, signature_id",
         &[&run_id],
     )? {
@@ -352,6 +359,7 @@ fn evidence(client: &mut impl GenericClient, run_id: &str) -> Result<RunEvidence
             payload: get(row, 2)?,
             public_key: get(row, 3)?,
             signature: get(row, 4)?,
+            recorded_at: timestamp_opt(row, "recorded_at")?,
         });
     }
     for row in &client.query(

@@ -21,6 +21,7 @@
 mod answers;
 mod here;
 mod lease;
+mod look;
 mod session;
 mod splice;
 
@@ -134,29 +135,6 @@ impl PgRunStore {
             })
             .await?;
         Ok(is_ended.then_some(holder))
-    }
-
-    /// Looks at the store and changes nothing.
-    ///
-    /// # Errors
-    /// The database's: the server does not answer, or the schema has no run store yet.
-    pub async fn probe(&self) -> PortResult<RunStoreProbe> {
-        self.call("probe", Access::Read, |s| {
-            let row = s.one(
-                "SELECT has_function_privilege('cutter_run.fn_run_publish(text, bigint, bytea, integer[], integer, bigint, bigint, boolean)',
-                        'EXECUTE') AS may_save,
-                    (SELECT count(*) FROM cutter_run.run) AS runs,
-                    (SELECT count(*) FROM cutter_run.lease l
-                     WHERE l.released_at IS NULL AND l.expires_at > clock_timestamp()) AS leases",
-                &[],
-            )?;
-            Ok(RunStoreProbe {
-                may_save: get(&row, "may_save")?,
-                runs: unsigned(&row, "runs")?,
-                leases: unsigned(&row, "leases")?,
-            })
-        })
-        .await
     }
 
     async fn call<T, F>(&self, op: &'static str, access: Access, work: F) -> PortResult<T>
@@ -314,6 +292,10 @@ impl RunStore for PgRunStore {
             newest(&rows, runs.len())
         })
         .await
+    }
+
+    async fn history(&self, run_id: &RunId, last: u64) -> PortResult<Vec<StoredRevision>> {
+        self.read_history(run_id, last).await
     }
 
     async fn load_revision(&self, run_id: &RunId, revision: u64) -> PortResult<Option<StoredRevision>> {

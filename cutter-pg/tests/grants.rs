@@ -116,6 +116,7 @@ fn expected() -> BTreeSet<String> {
         add(role, "EXECUTE", "cutter_governance.", "fn_ask_closed");
         add(role, "EXECUTE", "cutter_governance.", "fn_cut_request_targets fn_cut_signal_statuses");
         add(role, "EXECUTE", "cutter_governance.", "fn_command_targets");
+        add(role, "SELECT", "cutter_governance.", "policy_event policy_key");
     }
     add("cutter_exec", "EXECUTE", "cutter_governance.", "fn_command_claim fn_command_settle");
     add("cutter_exec", "EXECUTE", "cutter_governance.", "fn_ask_open");

@@ -54,7 +54,8 @@ fn a_database_with_rows_goes_on_as_it_stood() {
     let before = rows(&mut admin);
     assert!(before.iter().any(|line| line.starts_with(FOREIGN)), "{before:?}");
     let applied = Migrator::shipped().unwrap().run(&mut admin).unwrap();
-    assert!(applied.starts_with(&[20, 21]), "{applied:?}");
+    let newer: Vec<u32> = migrations().iter().map(|m| m.version).filter(|version| *version > 19).collect();
+    assert_eq!(applied, newer);
     assert_eq!(rows(&mut admin), before, "the base states print as before");
     let faults = Definitions::shipped().faults(&Definitions::observed(&mut admin).unwrap());
     assert_eq!(faults, Vec::<String>::new(), "as one that is new");

@@ -8,7 +8,7 @@ pub mod commands;
 
 use std::collections::BTreeMap;
 
-use cutter_core::approval::{ApprovalPolicy, Approver, Ask, SignaturePolicy, render_approval};
+use cutter_core::approval::{Ask, render_approval};
 use cutter_core::digest::Digest;
 use cutter_core::driver::{self, Caller, DriveError, Driven, NewRun, Outcome, Ports, ResumeOptions};
 use cutter_core::id::RunId;
@@ -46,13 +46,9 @@ impl Setup {
     /// If the document cannot be registered.
     pub fn new() -> Result<Self> {
         let world = World::new(1);
-        let policy = ApprovalPolicy {
-            signature: SignaturePolicy::Required,
-            approver_not_creator: true,
-            approvers: vec![Approver { actor: SOVEREIGN.into(), fingerprint: world.person(SOVEREIGN) }],
-        };
+        world.found_policy(&[SOVEREIGN]);
         let profile = Profile::built_in("markdown")?;
-        let settings = RunSettings::new(policy, SOVEREIGN, &world.backup_recipient(), profile);
+        let settings = RunSettings::new(SOVEREIGN, &world.backup_recipient(), profile);
         let setup = Self { world, settings };
         let ports = setup.ports();
         let id = |what: &str| ports.ids.uuid_v7(ports.clock.now(), what);

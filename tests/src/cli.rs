@@ -140,7 +140,16 @@ impl Deployment {
             writeln!(section, "{key} = \"{dsn}\"").unwrap();
         }
         deployment.append_config(&section);
+        let _ = deployment.by_admin(&["approver", "import"]).exits(0);
         deployment
+    }
+
+    /// Runs a command with the administrator's connection.
+    #[must_use]
+    pub fn by_admin(&self, arguments: &[&str]) -> Ran {
+        let mut command = self.command(arguments);
+        command.env("CUTTER_DSN_ADMIN", self.database.connection_string(Login::Admin));
+        finish(command)
     }
 
     /// Sends every connection of a run through a proxy, but for the backup's own.

@@ -7,11 +7,12 @@ pub mod story;
 
 use std::collections::BTreeMap;
 
-use cutter_core::approval::{ApprovalPolicy, Approver, Ask, SignaturePolicy, render_approval};
+use cutter_core::approval::{Ask, render_approval};
 use cutter_core::digest::Digest;
 use cutter_core::driver::{self, Caller, DriveError, Driven, NewRun, Outcome, Ports, ResumeOptions};
 use cutter_core::id::RunId;
 use cutter_core::memory::{FaultPlan, Process, World, block_on};
+use cutter_core::policy::Change;
 use cutter_core::port::database::SourceRegistration;
 use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::run_store::LockHolder;
@@ -51,16 +52,17 @@ impl Scenario {
     /// A world in which `text` is registered as [`DOCUMENT`].
     pub fn with_text(seed: u64, text: &str) -> Self {
         let world = World::new(seed);
-        let policy = ApprovalPolicy {
-            signature: SignaturePolicy::Required,
-            approver_not_creator: true,
-            approvers: vec![Approver { actor: SOVEREIGN.into(), fingerprint: world.person(SOVEREIGN) }],
-        };
+        world.found_policy(&[SOVEREIGN]);
         let profile = Profile::built_in("markdown").expect("the built-in profile reads");
-        let settings = RunSettings::new(policy, SOVEREIGN, &world.backup_recipient(), profile);
+        let settings = RunSettings::new(SOVEREIGN, &world.backup_recipient(), profile);
         let scenario = Self { world, settings, text: text.into() };
         scenario.register(text);
         scenario
+    }
+
+    /// Changes the policy by the sovereign's word.
+    pub fn change_policy(&self, changes: Vec<Change>) {
+        self.world.change_policy(changes, Some(&self.world.person(SOVEREIGN)));
     }
 
     /// Registers a (new) version of the document.

@@ -13,13 +13,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cutter_core::approval::{ApprovalPolicy, Approver, Ask, SignaturePolicy, render_approval};
-use cutter_core::digest::Digest;
+use cutter_core::approval::{Ask, render_approval};
+use cutter_core::digest::{Digest, to_hex};
 use cutter_core::driver::{self, Caller, Driven, NewRun, Outcome, Ports, ResumeOptions};
+use cutter_core::policy::{Change, Event, NewEvent, OPENPGP, PublicKeyRef};
 use cutter_core::port::database::{Registered, SourceRegistration};
 use cutter_core::port::effect::{LegAWrite, ReviewVerdict};
 use cutter_core::port::environment::Clock as _;
 use cutter_core::port::knowledge_base::KnowledgeBase;
+use cutter_core::port::policy::PolicyStore as _;
+use cutter_core::port::signer::{Duty, Signer as _};
 use cutter_core::profile::Profile;
 use cutter_core::settings::RunSettings;
 use cutter_core::sidecar::Mode;
@@ -31,6 +34,7 @@ use cutter_kb::run_store::FileRunStore;
 use cutter_pg::PgDatabase;
 use cutter_pg::backup::PgBackupSource;
 use cutter_pg::login::Login;
+use cutter_pg::policy::PgPolicyStore;
 use cutter_pg::testing::{TestDatabase, TestServer};
 use futures_executor::block_on;
 
@@ -82,18 +86,31 @@ impl PgWorld {
     pub fn over(database: TestDatabase) -> Self {
         let sovereign = KeyPair::generate("Ada <ada@example.org>", KeyKind::Sign).unwrap();
         let recipient = KeyPair::generate("Backup <backup@example.org>", KeyKind::Encrypt).unwrap();
-        let policy = ApprovalPolicy {
-            signature: SignaturePolicy::Required,
-            approver_not_creator: true,
-            approvers: vec![Approver {
-                actor: SOVEREIGN.into(),
-                fingerprint: sovereign.fingerprint().to_string(),
-            }],
-        };
         let profile = Profile::built_in("markdown").unwrap();
-        let settings = RunSettings::new(policy, SOVEREIGN, &recipient.fingerprint().to_string(), profile);
+        let settings = RunSettings::new(SOVEREIGN, &recipient.fingerprint().to_string(), profile);
         let home = tempfile::tempdir().unwrap();
-        Self { database, settings, home, sovereign, recipient, keys: Arc::new(Keys::generate()) }
+        let world = Self { database, settings, home, sovereign, recipient, keys: Arc::new(Keys::generate()) };
+        world.found_policy();
+        world
+    }
+
+    /// Founds the policy, unless one stands: the sovereign may approve, and the duties' keys.
+    fn found_policy(&self) {
+        let key = self.sovereign.public().armored().unwrap();
+        let fingerprint = self.sovereign.fingerprint().to_string();
+        let reference =
+            PublicKeyRef { kind: OPENPGP.into(), fingerprint, sha256: Digest::of(key.as_bytes()) };
+        let mut changes = vec![Change::Founded { chain: Ids.mint() }];
+        for duty in [Duty::Executor, Duty::Verifier] {
+            let public_key = block_on(self.keys.public_key(duty)).unwrap();
+            changes.push(Change::DutyKeyRegistered { duty, public_key: to_hex(&public_key) });
+        }
+        changes.push(Change::ApproverAdded { person: SOVEREIGN.into(), key: reference });
+        let at = SystemClock.now();
+        let document = Event { seq: 1, previous: None, at, why: String::new(), changes }.text();
+        let event = NewEvent { seq: 1, previous: None, document, keys: vec![key] };
+        let store = PgPolicyStore::connect(self.database.dsn(Login::Admin));
+        block_on(store.append(&event)).unwrap();
     }
 
     /// The database port, with connections of its own.

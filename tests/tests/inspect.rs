@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cutter_core::canonical::{Appended, Settled};
 use cutter_core::digest::Digest;
-use cutter_core::driver::{Outcome, Ports};
+use cutter_core::driver::{Outcome, Ports, policy_of};
 use cutter_core::gate::Check;
 use cutter_core::inspect::recover::unknown_to;
 use cutter_core::inspect::verify::{
@@ -35,7 +35,8 @@ struct Facts {
 fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
     let run = &sidecar.run_id;
     let stored = block_on(ports.runs.load(run)).unwrap().unwrap();
-    let claims = Claims::of_sidecar(sidecar);
+    let mut claims = Claims::of_sidecar(sidecar);
+    claims.policy = block_on(policy_of(ports.reader.as_ref(), ports.signatures.as_ref())).unwrap().ever();
     let read = |path: &str| block_on(ports.kb.read(path)).unwrap();
     let mut history = Vec::new();
     for n in 1..stored.revision {

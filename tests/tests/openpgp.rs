@@ -67,6 +67,7 @@ impl World {
                 file.to_str().unwrap()
             ));
         }
+        let _ = d.by_admin(&["approver", "import", "--found-anew"]).exits(0);
         d.register("LAW-PGP", &law(3, "the keys"));
         let run_id = d.cut("LAW-PGP");
         let status = d.status(&run_id).exits(0);

@@ -19,6 +19,8 @@ mod gates;
 mod interleavings;
 #[path = "refusals/minds.rs"]
 mod minds;
+#[path = "refusals/policy.rs"]
+mod policy;
 #[path = "refusals/sidecars.rs"]
 mod sidecars;
 #[path = "refusals/stops.rs"]

@@ -142,16 +142,20 @@ fn migrate(cx: &Context, config: &Config, dry_run: bool) -> Outcome {
     } else {
         bring_up(config)?
     };
+    let founded = if dry_run { None } else { wire::policy::found(config)? };
     let word = if dry_run { "would apply" } else { "applied" };
     let people = || {
-        if applied.is_empty() {
-            format!("{} the schema is current\n", paint(GOOD, "ok"))
-        } else {
-            let list: Vec<String> = applied.iter().map(ToString::to_string).collect();
-            format!("{} {word} {}\n", paint(GOOD, "ok"), list.join(", "))
-        }
+        let founded = founded.iter().map(|said| format!("{} {said}\n", paint(GOOD, "ok")));
+        let founded: String = founded.collect();
+        founded
+            + &if applied.is_empty() {
+                format!("{} the schema is current\n", paint(GOOD, "ok"))
+            } else {
+                let list: Vec<String> = applied.iter().map(ToString::to_string).collect();
+                format!("{} {word} {}\n", paint(GOOD, "ok"), list.join(", "))
+            }
     };
-    cx.out.result(people, &json!({ "applied": applied, "dry_run": dry_run }))
+    cx.out.result(people, &json!({ "applied": applied, "dry_run": dry_run, "founded": founded }))
 }
 
 /// How database and program compare, read by whoever may read it.

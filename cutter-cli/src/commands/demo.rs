@@ -206,6 +206,7 @@ fn prepare(cx: &Context, home: &Path) -> Result<(), Failure> {
     init::init(&first, &args)?;
     let config = demo_config(cx)?;
     crate::commands::db::bring_up(&config)?;
+    wire::policy::found(&config)?;
     Ok(())
 }
 

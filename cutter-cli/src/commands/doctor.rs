@@ -1,5 +1,6 @@
 //! `cutter doctor`: what is installed, reachable, granted, pinned; each finding with its fix.
 
+mod policy;
 mod trust;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -357,6 +358,7 @@ fn postgres(config: &Config, findings: &mut Findings) {
             return findings.add(Status::Bad, "schema", detail, "cutter db migrate");
         }
     }
+    policy::look(config, findings);
     if config.runs == RunsIn::Pg {
         shared_runs(config, findings);
     }

@@ -4,11 +4,13 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use cutter_core::policy::Change;
 use cutter_kb::openpgp::{KeyKind, KeyPair};
 use serde_json::json;
 
 use crate::app::Context;
 use crate::commands::db;
+use crate::commands::policy::own_approver_key;
 use crate::config::{Config, RunsIn, actor_block, template};
 use crate::failure::{Failure, Outcome};
 use crate::files::read_text;
@@ -122,10 +124,48 @@ pub(crate) fn init(cx: &Context, args: &InitArgs) -> Result<Vec<Made>, Failure> 
     if !args.no_database {
         let config = cx.config()?;
         let applied = db::bring_up(&config)?;
-        let path = if config.is_private_database() { config.home.join("pg") } else { config.home };
+        let path = if config.is_private_database() { config.home.join("pg") } else { config.home.clone() };
         made.push(Made { what: "database", path, made: !applied.is_empty() });
+        let is_new = match &args.sovereign {
+            None => wire::policy::found(&config)?.is_some(),
+            Some(name) => admit(&config, name)?,
+        };
+        made.push(Made { what: "policy", path: config.file_path.clone(), made: is_new });
     }
     Ok(made)
+}
+
+/// Founds the policy, or lets a new approver into one: by an approver's key that this home has,
+/// or by nobody's word where nobody may approve yet. `false` if they stand there already, or if
+/// somebody else must sign: `cutter approver add` says so.
+fn admit(config: &Config, name: &str) -> Result<bool, Failure> {
+    if wire::policy::found(config)?.is_some() {
+        return Ok(true);
+    }
+    let chain = wire::policy::chain(config)?;
+    let Some(actor) = config.actors.get(name) else { return Ok(false) };
+    if chain.now().key(actor.fingerprint.as_str()).is_some() {
+        return Ok(false);
+    }
+    let mut draft = wire::policy::Draft::default();
+    let key = draft.key(&wire::policy::pinned_key(name, actor)?)?;
+    draft.changes.push(Change::ApproverAdded { person: name.to_owned(), key });
+    let book = wire::policy::Book::read(config)?;
+    let text = book.event(draft.changes, "cutter init")?.text();
+    let document = match own_approver_key(config, &chain) {
+        Some(path) => wire::load_pair(&path)?
+            .clearsign(&text, wire::now())
+            .map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?,
+        None if book.has_approvers()? => {
+            return Err(Failure::usage(format!(
+                "{name} is in cutter.toml, and may approve once an approver signs that"
+            ))
+            .next(format!("cutter approver add {name} --public-key {}", actor.public_key.display())));
+        }
+        None => text,
+    };
+    book.append(config, &document, draft.keys)?;
+    Ok(true)
 }
 
 fn folder(path: &Path, what: &'static str, made: &mut Vec<Made>) -> Result<(), Failure> {

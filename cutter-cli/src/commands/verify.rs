@@ -47,6 +47,8 @@ pub(crate) struct Verified {
     pub(crate) checks: Vec<Check>,
     /// What could not be looked at, and so was not checked.
     pub(crate) not_checked: Vec<String>,
+    /// New foundings of the policy, and what of it does not hold.
+    notices: Vec<String>,
     /// What no check can show.
     limits: &'static [&'static str],
 }
@@ -66,6 +68,7 @@ pub(crate) fn verify_with(config: &Config, args: &VerifyArgs) -> Result<Verified
         ok,
         checks: gathered.checks,
         not_checked: gathered.not_checked,
+        notices: gathered.notices,
         limits: LIMITS,
     })
 }
@@ -84,6 +87,9 @@ fn people(cx: &Context, verified: &Verified) -> String {
         } else if cx.out.is_verbose(1) {
             text.push_str(&format!("{} {}\n", paint(GOOD, "pass "), check.invariant));
         }
+    }
+    for line in &verified.notices {
+        text.push_str(&format!("{} {line}\n", paint(WARN, "notice:")));
     }
     for line in &verified.not_checked {
         text.push_str(&format!("{} {line}\n", paint(WARN, "not checked:")));

@@ -40,7 +40,7 @@ actor = {actor}
 # backup_recipient = "keys/backup.public.asc"      # OpenPGP, receives the backups
 backup_fingerprint = "{backup_fingerprint}"
 
-# [approval]
+# [approval]                                       # founds the database's policy; then `cutter policy` decides
 # signatures = "required"                          # or "optional"
 # creator_may_approve = false
 # lifecycle_actor = "…"                            # who is expected at SG2; else the first sovereign

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use cutter_core::approval::{ApprovalPolicy, Approver, SignaturePolicy};
 use cutter_core::driver::{Never, Ports};
 use cutter_core::port::cut_request::CutRequests;
 use cutter_core::port::knowledge_base::KnowledgeBase;
@@ -95,22 +94,6 @@ pub(crate) fn connections(config: &Config, logins: &[Login]) -> Result<Vec<(Logi
 /// The database for someone who only looks.
 pub(crate) fn reader(config: &Config) -> Result<PgDatabase, Failure> {
     Ok(PgDatabase::connect(connections(config, &[Login::Ro])?))
-}
-
-/// Who may approve, and how.
-pub(crate) fn policy(config: &Config) -> ApprovalPolicy {
-    let approvers = config
-        .sovereigns()
-        .map(|(name, actor)| Approver { actor: name.clone(), fingerprint: actor.fingerprint.to_string() });
-    ApprovalPolicy {
-        signature: if config.approvals.must_be_signed {
-            SignaturePolicy::Required
-        } else {
-            SignaturePolicy::Optional
-        },
-        approver_not_creator: !config.approvals.creator_may_approve,
-        approvers: approvers.collect(),
-    }
 }
 
 /// Everything that a run needs.

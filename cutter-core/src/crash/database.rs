@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::life::Life;
 use crate::id::RunId;
+use crate::policy::PolicyRecord;
 use crate::port::PortResult;
 use crate::port::ask::{AnswerWrite, AskWrite, StoredAsk};
 use crate::port::database::{
@@ -56,6 +57,10 @@ impl Reader for Struck<dyn Reader> {
 
     async fn migration_moves(&self) -> PortResult<Vec<PinMove>> {
         self.life.call(PORT, "migration_moves", self.inner.migration_moves()).await
+    }
+
+    async fn policy(&self) -> PortResult<PolicyRecord> {
+        self.life.call(PORT, "policy", self.inner.policy()).await
     }
 
     async fn grants(&self) -> PortResult<GrantSnapshot> {

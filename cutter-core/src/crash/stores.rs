@@ -97,6 +97,10 @@ impl RunStore for StruckRuns {
         self.life.call(RUNS, "load_revision", self.inner.load_revision(run_id, revision)).await
     }
 
+    async fn history(&self, run_id: &RunId, last: u64) -> PortResult<Vec<StoredRevision>> {
+        self.life.call(RUNS, "history", self.inner.history(run_id, last)).await
+    }
+
     async fn publish(&self, run_id: &RunId, expected: u64, bytes: &[u8]) -> PortResult<CasOutcome<u64>> {
         self.life.call(RUNS, "publish", self.inner.publish(run_id, expected, bytes)).await
     }
@@ -231,6 +235,16 @@ impl Signer for Struck<dyn Signer> {
 impl SignatureVerifier for Struck<dyn SignatureVerifier> {
     async fn observe(&self, document: &[u8], now: Timestamp) -> PortResult<SignatureFacts> {
         self.life.call("signatures", "observe", self.inner.observe(document, now)).await
+    }
+
+    async fn observe_with(
+        &self,
+        document: &[u8],
+        keys: &[&str],
+        now: Timestamp,
+    ) -> PortResult<SignatureFacts> {
+        let work = self.inner.observe_with(document, keys, now);
+        self.life.call("signatures", "observe_with", work).await
     }
 }
 

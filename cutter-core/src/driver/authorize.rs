@@ -35,7 +35,7 @@ impl Run<'_> {
             _ => (GateId::LifecycleAuthz, Phase::LifecycleEnact, EffectName::Enact),
         };
         let refused = self.intent()?.name == REFUSAL;
-        if self.named_rows().is_none() && !refused && !self.committed(effect).await? {
+        if !self.names_all() && !refused && !self.committed(effect).await? {
             return self.ask_for_rows(gate, stage).await;
         }
         if self.adopting {
@@ -116,8 +116,8 @@ impl Run<'_> {
         self.sidecar.ask.clone().ok_or_else(missing)
     }
 
-    /// What was asked before requests named the rows is asked once more: no approval of that request
-    /// can be relied on. A refusal of it counts.
+    /// What was asked before requests named the rows, or the settings and the policy, is asked once
+    /// more: no approval of that request can be relied on. A refusal of it counts.
     async fn ask_for_rows(&mut self, gate: GateId, stage: Stage) -> Result<Option<Outcome>, Halt> {
         let ask = self.open_ask()?;
         self.explicit_approval = None;
@@ -136,6 +136,7 @@ impl Run<'_> {
         if !answer.approval.allows() {
             return self.refuse(gate, answer).await;
         }
+        self.policy_stands().await?;
         let record = self.approval_record(gate, answer);
         self.sidecar.sovereign_approvals.push(record);
         let intent = self.choose(phase.as_str(), answer.ask.occurrence, ids_of(phase), false);
@@ -378,6 +379,14 @@ impl Run<'_> {
 
 /// Name of the intent that carries out a refusal.
 const REFUSAL: &str = "refusal";
+
+/// What an approval at a gate is called.
+pub(super) const fn approval_type_of(gate: &str) -> &'static str {
+    match gate.as_bytes() {
+        b"SG_cut_authz" => crate::approval::CUT_AUTHORIZATION,
+        _ => crate::approval::LIFECYCLE_ENACTMENT,
+    }
+}
 
 impl Recheck {
     /// What must still hold when the transaction is open.

@@ -103,7 +103,25 @@ pub(super) async fn begin_run<'p>(
         },
     };
     let generation = (request.mode == Mode::Live).then_some(generation);
-    let (mut run, has_document) = create(ports, caller, request, generation).await?;
+    let mut request = request.clone();
+    let head = match request.mode {
+        Mode::Live => {
+            let chain = super::founded_policy(ports).await?;
+            let policy = chain.now();
+            let first = policy.approvers().first().map(|name| (*name).to_owned());
+            let first = first.ok_or_else(|| {
+                let message =
+                    "nobody may approve by the database's policy, so no run would pass its first gate";
+                PortError::new("policy", "approvers", PortErrorKind::NotFound, message)
+            })?;
+            if request.settings.lifecycle_actor.is_empty() {
+                request.settings.lifecycle_actor = first;
+            }
+            chain.head()
+        }
+        Mode::Dryrun => None,
+    };
+    let (mut run, has_document) = create(ports, caller, &request, generation, head).await?;
     if !has_document {
         void_unclaimed(&mut run).await?;
         let other = ports.runs.latest_claim(&request.document_id).await?;
@@ -209,6 +227,7 @@ async fn create<'p>(
     caller: &'p Caller,
     request: &NewRun,
     generation: Option<u64>,
+    policy_head: Option<Digest>,
 ) -> Result<(Run<'p>, bool), DriveError> {
     let now = ports.clock.now();
     let run_id = match &request.run_id {
@@ -220,7 +239,7 @@ async fn create<'p>(
     };
     let settings = Settled::new(request.settings.clone()).map_err(|e| DriveError::Internal(e.to_string()))?;
     let settings_sha = Digest::of(settings.text().as_bytes());
-    let text = creation_text(&run_id, request, caller, now, &settings_sha);
+    let text = creation_text(&run_id, request, caller, now, &settings_sha, policy_head);
     let creation = Settled::new(ports.signer.sign_creation(&text).await?);
     let creation = creation.map_err(|e| DriveError::Internal(e.to_string()))?;
     let mut sidecar = Sidecar {
@@ -258,6 +277,9 @@ async fn create<'p>(
         granted_minutes: 0,
         digest: Digest::from_bytes([0; 32]),
     };
+    if let Some(head) = policy_head {
+        sidecar.drift_pins.0.insert(crate::drift::POLICY.to_owned(), head.to_hex());
+    }
     sidecar.transition(&RunState::NEW, "create", &caller.actor, now);
     let first = Intent::choose(
         &run_id,
@@ -301,14 +323,16 @@ fn creation_text(
     caller: &Caller,
     now: jiff::Timestamp,
     settings: &Digest,
+    policy_head: Option<Digest>,
 ) -> String {
     let mode = match request.mode {
         Mode::Dryrun => "dryrun",
         Mode::Live => "live",
     };
+    let head = policy_head.map(|head| format!("policy_head: {head}\n")).unwrap_or_default();
     format!(
         "record: run creation\nrun_id: {run_id}\ndocument_id: {}\nmode: {mode}\ncreated_by: {}\n\
-         created_utc: {now}\nsettings_sha256: {settings}\n",
+         created_utc: {now}\nsettings_sha256: {settings}\n{head}",
         request.document_id, caller.actor
     )
 }

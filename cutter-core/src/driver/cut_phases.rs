@@ -26,6 +26,7 @@ use crate::port::effect::{
 };
 use crate::port::environment::Progress;
 use crate::port::signer::Duty;
+use crate::sidecar::ApprovalRecord;
 use crate::stop::StopReason;
 
 /// The check that tells base-state drift from a failed cut.
@@ -198,6 +199,7 @@ impl Run<'_> {
     ) -> Result<SignatureWrite, Halt> {
         let payload = attestation::payload(subject, predicate, duty, previous, intent.at)?;
         let key = self.ports.signer.public_key(duty).await.map_err(|e| self.halt(e))?;
+        self.duty_key_stands(duty, &crate::digest::to_hex(&key)).await?;
         let signature = self.ports.signer.sign(duty, payload.as_bytes()).await.map_err(|e| self.halt(e))?;
         Ok(SignatureWrite {
             signature_id,
@@ -206,6 +208,24 @@ impl Run<'_> {
             public_key: crate::digest::to_hex(&key),
             signature: crate::digest::to_hex(&signature),
         })
+    }
+
+    /// Consent that stands already is the document that was judged, and no other.
+    async fn stored_as_validated(&self, approval_id: Uuid, record: &ApprovalRecord) -> Result<(), Halt> {
+        let evidence = self.ports.reader.evidence(&self.sidecar.run_id).await.map_err(|e| self.halt(e))?;
+        let stored = evidence.approvals.iter().find(|a| a.approval_id == approval_id).map(|a| a.sha256);
+        if stored == record.sha256 {
+            return Ok(());
+        }
+        let said = |d: Option<Digest>| d.map_or_else(|| "none".to_owned(), |d| d.to_hex());
+        Err(Halt::stop(
+            StopReason::ApprovalChanged,
+            format!(
+                "consent {approval_id}: expected the document {}, which was judged, observed {}",
+                said(record.sha256),
+                said(stored)
+            ),
+        ))
     }
 
     /// Stores a validated approval through the reviewer: its own fenced transaction.
@@ -217,8 +237,11 @@ impl Run<'_> {
         phase: Phase,
     ) -> Result<(), Halt> {
         let (number, record) = self.numbered_decision(gate)?;
+        if record.decision == ReviewVerdict::Approve.as_str() {
+            self.approval_stands(&record).await?;
+        }
         if self.adopting && self.adopt(effect, number).await? {
-            return Ok(());
+            return self.stored_as_validated(intent.id("approval")?, &record).await;
         }
         let document = self.approval_document(&record).await?;
         // An entry that was approved already, by an answer that is asked for again, stays so.

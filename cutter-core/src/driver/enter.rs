@@ -73,14 +73,19 @@ impl Run<'_> {
                 self.adopt(*effect, occurrence).await?;
             }
         }
-        self.check_drift().await
+        self.check_drift().await?;
+        if matches!(phase, Phase::CutLegA | Phase::LifecycleEnact) {
+            self.policy_stands().await
+        } else {
+            Ok(())
+        }
     }
 
     /// Compares a fresh survey with the pins. The first survey becomes the pins.
     pub(super) async fn check_drift(&mut self) -> Result<(), Halt> {
         let live = self.survey().await?;
-        if self.sidecar.drift_pins.0.is_empty() {
-            self.sidecar.drift_pins = live;
+        if self.sidecar.drift_pins.0.keys().all(|dimension| dimension == drift::POLICY) {
+            self.sidecar.drift_pins.0.extend(live.0);
             return Ok(());
         }
         self.compare_with_pins(&live).await
@@ -88,6 +93,12 @@ impl Run<'_> {
 
     /// Stops the run if live values are not the pinned ones. Pins follow what a migration moved.
     pub(super) async fn compare_with_pins(&mut self, live: &Survey) -> Result<(), Halt> {
+        let mut live = live.clone();
+        // The policy is looked at where it counts, and is no dimension of the survey.
+        if let Some(pinned) = self.sidecar.drift_pins.0.get(drift::POLICY) {
+            live.0.insert(drift::POLICY.to_owned(), pinned.clone());
+        }
+        let live = &live;
         let mut differences = drift::compare(&self.sidecar.drift_pins, live);
         if !differences.is_empty() {
             let moves = self.ports.reader.migration_moves().await.map_err(|e| self.halt(e))?;

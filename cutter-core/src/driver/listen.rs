@@ -11,13 +11,14 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::DriveError;
 use super::run::{Halt, Run};
+use super::{DriveError, policy};
 use crate::approval::{Ask, NotVerified, VerifiedApproval, verify};
 use crate::digest::Digest;
 use crate::gate::GateReport;
 use crate::gate::authorization::{self, AuthorizationFacts};
 use crate::machine::run::GateId;
+use crate::policy::Chain;
 use crate::port::PortErrorKind;
 use crate::port::ask::{AnswerWrite, AskWrite, StoredAsk};
 use crate::port::effect::ReviewVerdict;
@@ -100,7 +101,8 @@ impl Run<'_> {
                 "approval {path}: expected a document in the knowledge base, observed none"
             )))));
         };
-        let answer = match self.consider(path, &document, asks).await? {
+        let chain = self.chain().await?;
+        let answer = match self.consider(path, &document, asks, &chain).await? {
             Ok(answer) => answer,
             Err(report) => {
                 self.remember(&[considered(path, document.sha256, &report)]).await?;
@@ -121,6 +123,7 @@ impl Run<'_> {
     /// Nothing is written.
     pub(super) async fn listen(&self, asks: &[Ask], prefix: &str) -> Result<Heard, Halt> {
         let mut heard = Heard::default();
+        let chain = self.chain().await?;
         let mut seen = BTreeSet::new();
         for path in self.candidates(prefix).await? {
             let document = match self.ports.kb.read(&path).await {
@@ -132,7 +135,7 @@ impl Run<'_> {
                 }
                 Err(error) => return Err(self.halt(error)),
             };
-            match self.consider(&path, &document, asks).await? {
+            match self.consider(&path, &document, asks, &chain).await? {
                 Ok(answer) => {
                     if seen.insert(answer.sha256) {
                         heard.valid.push(answer);
@@ -150,7 +153,7 @@ impl Run<'_> {
                     continue;
                 }
                 let document = Document { bytes: answer.document.into_bytes(), revision: 1, sha256 };
-                if let Ok(answer) = self.consider(&answer.approval_kb_id, &document, asks).await? {
+                if let Ok(answer) = self.consider(&answer.approval_kb_id, &document, asks, &chain).await? {
                     heard.valid.push(answer);
                 }
             }
@@ -175,7 +178,8 @@ impl Run<'_> {
             return Ok(());
         }
         let intent = self.intent()?;
-        let write = AskWrite { ids: intent.ids.clone(), policy_head: None, at: intent.at, ask };
+        let policy_head = ask.required.get(crate::approval::field::POLICY_HEAD).and_then(|h| h.parse().ok());
+        let write = AskWrite { ids: intent.ids.clone(), policy_head, at: intent.at, ask };
         self.ports.executor.open_ask(self.fence()?, &write).await.map_err(|e| self.halt(e))
     }
 
@@ -204,9 +208,10 @@ impl Run<'_> {
         path: &str,
         document: &Document,
         asks: &[Ask],
+        chain: &Chain,
     ) -> Result<Result<Answer, GateReport>, Halt> {
         let now = self.judged_at().await?;
-        let signature = match self.ports.signatures.observe(&document.bytes, now).await {
+        let signature = match policy::observe(self.ports, chain, &document.bytes, now).await {
             Ok(signature) => signature,
             Err(error) if is_junk(error.kind) => {
                 SignatureFacts::Bad { code: "unreadable".to_owned(), detail: error.to_string() }
@@ -218,8 +223,9 @@ impl Run<'_> {
             let facts = AuthorizationFacts {
                 ask: ask.clone(),
                 signature: signature.clone(),
-                policy: self.sidecar.settings.approval.clone(),
+                policy: Self::allowed(chain, ask),
                 now,
+                requested_at: self.requested_at(ask),
                 creator_fingerprint: self.sidecar.creation.fingerprint.clone(),
                 creator_actor: self.sidecar.created_by.clone(),
                 used_before: self
@@ -234,7 +240,14 @@ impl Run<'_> {
                     .any(|a| a.approval_kb_id == path && a.sha256 != Some(document.sha256)),
                 request_sha256_live: self.request_sha256(&ask.request_path).await?,
             };
-            match verify(&facts, &authorization::judge(&facts), document.sha256) {
+            let judged = verify(&facts, &authorization::judge(&facts), document.sha256);
+            // Whoever may approve now may refuse, also what was asked before they could.
+            let judged = judged.or_else(|not| {
+                let facts = AuthorizationFacts { policy: chain.now().at_gate(&ask.gate), ..facts };
+                let judged = verify(&facts, &authorization::judge(&facts), document.sha256);
+                judged.ok().filter(|answer| !answer.allows()).ok_or(not)
+            });
+            match judged {
                 Ok(approval) => {
                     let gate = ask.gate.parse().unwrap_or(GateId::FailureEscalation);
                     let mut own = if approval.allows() { self.own_checks(gate) } else { Vec::new() };
@@ -264,11 +277,19 @@ impl Run<'_> {
     }
 
     /// By the database's clock: whoever drives the run sets their own.
-    async fn judged_at(&self) -> Result<jiff::Timestamp, Halt> {
+    pub(super) async fn judged_at(&self) -> Result<jiff::Timestamp, Halt> {
         match self.fence {
             Some(_) => self.ports.reader.now().await.map_err(|e| self.halt(e)),
             None => Ok(self.ports.clock.now()),
         }
+    }
+
+    /// When an ask was fixed: a gate's with its intent, a stop's with the stop.
+    fn requested_at(&self, ask: &Ask) -> Option<jiff::Timestamp> {
+        if ask.gate == GateId::FailureEscalation.as_str() {
+            return self.sidecar.stops.iter().find(|s| s.n == ask.occurrence).map(|s| s.at);
+        }
+        self.sidecar.intent.as_ref().filter(|i| i.name == ask.gate).map(|i| i.at)
     }
 
     async fn request_sha256(&self, path: &str) -> Result<Option<Digest>, Halt> {

@@ -246,7 +246,7 @@ impl Run<'_> {
         let Some(record) = pending.finish(verdict).await? else {
             return Ok(Err(Halt::stop(StopReason::Internal, "a committed effect returned no record")));
         };
-        self.sidecar.drift_pins = record.facts.survey_after.clone();
+        self.pin_survey(record.facts.survey_after.clone());
         Ok(Ok((record, report)))
     }
 

@@ -124,6 +124,13 @@ impl Run<'_> {
         named.parse().ok()
     }
 
+    /// Whether the open request names everything that an approval must name.
+    pub(super) fn names_all(&self) -> bool {
+        let Some(ask) = &self.sidecar.ask else { return false };
+        let is_named = |key: &&str| ask.required.get(*key).is_some_and(|v| !v.is_empty());
+        self.named_rows().is_some() && [field::SETTINGS_SHA256, field::POLICY_HEAD].iter().all(is_named)
+    }
+
     /// What the gates of writing phases compare the stored rows with.
     pub(super) async fn approved_rows(&mut self) -> Result<ApprovedRows, Halt> {
         let is_named = self.named_rows().is_some();

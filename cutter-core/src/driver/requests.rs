@@ -22,6 +22,7 @@ use crate::gate::lifecycle_request;
 use crate::intent::Intent;
 use crate::machine::run::{GateId, Phase, Stage, Trigger};
 use crate::naming::{AuthorizationGate, DocumentName, utc_date};
+use crate::policy::Chain;
 use crate::port::database::UnitQuery;
 use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, Sg2RequestWrite, SweepWrite};
 use crate::report::{BackupLine, RequestReport, UnitLine, VersionDiff, render_request};
@@ -54,6 +55,9 @@ impl Run<'_> {
             self.pin("review_decision_id", intent.id("review_decision")?);
         }
         let rows = self.rows_digest().await?;
+        let chain = self.chain().await?;
+        let none = || Halt::stop(StopReason::Internal, "the policy has no event");
+        let head = chain.head().ok_or_else(none)?;
         let folder = self.sidecar.kb_folder.clone().unwrap_or_default();
         let date = utc_date(intent.at);
         let file = DocumentName::Request { gate: name, occurrence }.file_name(date);
@@ -65,7 +69,7 @@ impl Run<'_> {
                 GateId::CutAuthz => CUT_AUTHORIZATION.to_owned(),
                 _ => LIFECYCLE_ENACTMENT.to_owned(),
             },
-            required: self.required(gate, &intent, rows)?,
+            required: self.required(gate, &intent, rows, head)?,
             expected_actor: match gate {
                 GateId::CutAuthz => None,
                 _ => Some(self.sidecar.settings.lifecycle_actor.clone()),
@@ -73,7 +77,7 @@ impl Run<'_> {
             approval_path: format!("{folder}/{answer}"),
             request_path: format!("{folder}/{file}"),
         };
-        let report = self.request_report(&intent, &ask).await?;
+        let report = self.request_report(&intent, &ask, &chain).await?;
         let text = render_request(&report)?;
         let sha256 = self.owe(file, text);
         ask.required.insert(field::REQUEST_SHA256.to_owned(), sha256.to_hex());
@@ -88,6 +92,7 @@ impl Run<'_> {
         gate: GateId,
         intent: &Intent,
         rows: Digest,
+        policy_head: Digest,
     ) -> Result<BTreeMap<String, String>, Halt> {
         let mut required = BTreeMap::new();
         let mut put = |name: &str, value: String| required.insert(name.to_owned(), value);
@@ -98,6 +103,8 @@ impl Run<'_> {
             put(name, self.sidecar.pin_digest(name)?.to_hex());
         }
         put(field::ROWS_DIGEST, rows.to_hex());
+        put(field::SETTINGS_SHA256, self.settings_sha256().to_hex());
+        put(field::POLICY_HEAD, policy_head.to_hex());
         put(field::SOURCE_VERSION_ID, self.source_ids()?.1.to_string());
         if gate == GateId::CutAuthz {
             put(field::CHANGE_SET_ID, "pending".to_owned());
@@ -110,7 +117,12 @@ impl Run<'_> {
         Ok(required)
     }
 
-    async fn request_report(&mut self, intent: &Intent, ask: &Ask) -> Result<RequestReport, Halt> {
+    async fn request_report(
+        &mut self,
+        intent: &Intent,
+        ask: &Ask,
+        chain: &Chain,
+    ) -> Result<RequestReport, Halt> {
         self.backup_stands().await?;
         let version_diff = self.version_diff().await?;
         let grants = self.ports.reader.grants().await.map_err(|e| self.halt(e))?;
@@ -137,7 +149,8 @@ impl Run<'_> {
         let unnamed = asked_before && !named_before;
         let unnamed =
             unnamed.then(|| "what was asked before named no rows: only this request does".to_owned());
-        let warnings = unsure.into_iter().chain(warnings).chain(acknowledged).chain(unnamed).collect();
+        let notices = chain.notices().into_iter();
+        let warnings = notices.chain(unsure).chain(warnings).chain(acknowledged).chain(unnamed).collect();
         Ok(RequestReport {
             ask: ask.clone(),
             run_id: self.sidecar.run_id.to_string(),
@@ -163,7 +176,7 @@ impl Run<'_> {
             pins: self.sidecar.drift_pins.0.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
             settings: self.sidecar.settings.lines(),
             evidence: self.sidecar.documents.iter().map(|d| (d.path.clone(), d.sha256)).collect(),
-            policy: self.sidecar.settings.approval.clone(),
+            policy: Self::allowed(chain, ask),
         })
     }
 
@@ -214,6 +227,7 @@ impl Run<'_> {
             self.adopt(EffectName::Sg2Request, self.intent()?.occurrence).await?;
         }
         self.check_drift().await?;
+        self.policy_stands().await?;
         if self.sidecar.outbox.is_none() || !self.asks() {
             // The phase before passed, but its last write could not prepare the request.
             let gate = if stage == Stage::GrantsProbed { GateId::CutAuthz } else { GateId::LifecycleAuthz };

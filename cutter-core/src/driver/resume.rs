@@ -9,6 +9,7 @@ use alloc::format;
 use alloc::string::String;
 
 use super::create::{claim, load, state_of, validated, void_unclaimed};
+use super::record::check_kept;
 use super::run::{Halt, Run};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
 use crate::drift::Difference;
@@ -60,6 +61,7 @@ pub(super) async fn open<'p>(
     let (lock, stored) = opened.map_err(|e| busy(run_id, e))?;
     let stored = stored.ok_or_else(|| DriveError::NotFound { run_id: run_id.clone() })?;
     let (sidecar, revision) = validated(run_id, &stored)?;
+    check_kept(ports, &sidecar).await?;
     Ok(Run::new(ports, caller, sidecar, revision, lock))
 }
 
@@ -158,6 +160,9 @@ impl Run<'_> {
             self.take_fence().await?;
         }
         self.settle_debts().await;
+        if self.live() && self.adopting {
+            self.creation_stands().await?;
+        }
         if let Some(outcome) = self.leave_stop().await? {
             return Ok(outcome);
         }

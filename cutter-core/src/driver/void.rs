@@ -115,7 +115,8 @@ impl Run<'_> {
         for effect in EffectName::ALL {
             self.adopt(effect, if effect == EffectName::Sg3Review { stop.n } else { 1 }).await?;
         }
-        self.sidecar.drift_pins = self.survey().await?;
+        let live = self.survey().await?;
+        self.pin_survey(live);
         self.store_escalation(&stop, &answer, None).await?;
         self.perform_void(&stop, &answer).await
     }

@@ -178,6 +178,10 @@ fn of_error(error: &DriveError) -> Disposition {
 /// Trouble of the surroundings passes; what would be the same the next time does not.
 fn of_port(error: &PortError) -> Disposition {
     use PortErrorKind as K;
+    if error.port == "policy" {
+        // No item is at fault where the administrator has founded none yet, or must look.
+        return transient(&format!("{}_{}", error.port, word(error.kind)), error);
+    }
     match error.kind {
         K::Unavailable | K::OutcomeUnknown | K::Busy | K::Deadline | K::Full | K::Fenced => {
             transient(&format!("{}_{}", error.port, word(error.kind)), error)

@@ -75,6 +75,8 @@ pub const INVARIANTS: &[Invariant] = &[
     invariant("approval.manifest_digest", G, "manifest_digest is as asked", "spec 1 §3 SG_1"),
     invariant("approval.region_sha", G, "region_sha is as asked", "spec 1 §3 SG_1"),
     invariant("approval.base_state_sha", G, "base_state_sha is as asked", "D14, PROTOCOL §7"),
+    invariant("approval.settings_sha256", G, "settings_sha256 is as asked", "DESIGN D37"),
+    invariant("approval.policy_head", G, "policy_head is as asked", "DESIGN D37"),
     invariant("approval.change_set_id", G, "change_set_id is as asked", "PROTOCOL §2 SG2"),
     invariant("approval.review_decision_id", G, "review_decision_id is as asked", "spec 1 §3 SG_2"),
     invariant("approval.unit_count", G, "unit_count is as asked", "PROTOCOL §2 SG2"),
@@ -91,6 +93,12 @@ pub const INVARIANTS: &[Invariant] = &[
         "spec 2 §8",
     ),
     invariant("approval.not_expired", G, "expires is never or later than now", "D14"),
+    invariant(
+        "approval.within_validity",
+        G,
+        "it is used within the hours that the policy gives an answer",
+        "DESIGN D37",
+    ),
     invariant("approval.single_use", G, "no effect of any run used it before", "D14"),
     invariant("approval.unedited", G, "the document was not edited after it was validated", "D14"),
 ];
@@ -106,6 +114,8 @@ pub struct AuthorizationFacts {
     pub policy: ApprovalPolicy,
     /// Now.
     pub now: Timestamp,
+    /// When the request was fixed, if it is known.
+    pub requested_at: Option<Timestamp>,
     /// Fingerprint of the key that signed the run's creation.
     pub creator_fingerprint: String,
     /// Who created the run, by name.
@@ -157,6 +167,7 @@ pub fn judge(facts: &AuthorizationFacts) -> GateReport {
         false => format!("never or after {}", facts.now),
     };
     checks.push(Check::new("approval.not_expired", expected, expires, live));
+    checks.push(within_validity(facts, refuses));
     let said = |yes: bool, text: &'static str, other: &'static str| if yes { text } else { other };
     let used = said(facts.used_before, "used before", "unused");
     checks.push(Check::new("approval.single_use", "unused", used, !facts.used_before));
@@ -244,7 +255,11 @@ fn not_creator(
         Some(s) => !creator.is_empty() && normal_fingerprint(s) != creator,
         None => excused,
     };
-    let other_name = !actor.is_empty() && actor != facts.creator_actor;
+    // Persons are compared over all their keys: the creator's may be an approver's second one.
+    let creators = facts.policy.people_of(&creator);
+    let signers = signer.map(|s| facts.policy.people_of(s)).unwrap_or_default();
+    let other_person = !creators.contains(&actor) && !signers.iter().any(|s| creators.contains(s));
+    let other_name = !actor.is_empty() && actor != facts.creator_actor && other_person;
     let observed =
         format!("{} ({})", if actor.is_empty() { ABSENT } else { actor }, signer.unwrap_or("no key"));
     let expected = format!("other than {} ({creator})", facts.creator_actor);
@@ -272,7 +287,10 @@ fn well_formed(
     Check { expected: format!("{FORMAT}, dated, no fault"), ..Check::empty(id, &found) }
 }
 
-/// A refusal allows nothing, so it may answer a request that was made before requests named rows.
+/// What requests that were made before did not name.
+const LATER_FIELDS: [&str; 3] = [field::ROWS_DIGEST, field::SETTINGS_SHA256, field::POLICY_HEAD];
+
+/// A refusal allows nothing, so it may answer a request that was made before requests named all.
 fn ask_complete(ask: &Ask, refuses: bool) -> Check {
     let id = "approval.ask_complete";
     let mut found = Vec::new();
@@ -280,7 +298,7 @@ fn ask_complete(ask: &Ask, refuses: bool) -> Check {
         Some(minimum) => found.extend(
             minimum
                 .iter()
-                .filter(|k| !(refuses && **k == field::ROWS_DIGEST))
+                .filter(|k| !(refuses && LATER_FIELDS.contains(k)))
                 .filter(|k| ask.required.get(**k).is_none_or(String::is_empty))
                 .map(|k| format!("{k} is not asked for")),
         ),
@@ -297,6 +315,22 @@ fn ask_complete(ask: &Ask, refuses: bool) -> Check {
         found.push(format!("no such gate: {} occurrence {}", ask.gate, ask.occurrence));
     }
     Check { expected: "complete".into(), ..Check::empty(id, &found) }
+}
+
+/// Counted from the request, by the time at which it was fixed.
+fn within_validity(facts: &AuthorizationFacts, refuses: bool) -> Check {
+    let id = "approval.within_validity";
+    let hours = match facts.policy.valid_hours {
+        None => return Check::new(id, "no bound, as the policy says", "no bound", true),
+        Some(_) if refuses => {
+            return Check::new(id, "any time: a refusal does not expire", "a refusal", true);
+        }
+        Some(hours) => hours,
+    };
+    let age = facts.requested_at.map(|at| facts.now.duration_since(at).as_hours());
+    let ok = age.is_some_and(|age| age >= 0 && age < i64::from(hours));
+    let observed = age.map_or_else(|| ABSENT.to_owned(), |age| format!("{age} hours old"));
+    Check::new(id, format!("less than {hours} hours after the request"), observed, ok)
 }
 
 fn request_unedited(facts: &AuthorizationFacts, refuses: bool) -> Check {
@@ -352,12 +386,9 @@ impl AuthorizationFacts {
             approval::Approver { actor: "sovereign".to_owned(), fingerprint: fingerprint.to_lowercase() };
         Self {
             signature: SignatureFacts::Good { fingerprint, signed_at: now, text },
-            policy: ApprovalPolicy {
-                signature: SignaturePolicy::Required,
-                approver_not_creator: true,
-                approvers: alloc::vec![approver],
-            },
+            policy: ApprovalPolicy { approvers: alloc::vec![approver], ..ApprovalPolicy::nobody() },
             now,
+            requested_at: Some(now),
             creator_fingerprint: "99998888777766665555444433332222FFFFEEEE".to_owned(),
             creator_actor: "operator".to_owned(),
             used_before: false,

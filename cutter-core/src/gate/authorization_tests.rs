@@ -68,6 +68,20 @@ pub(crate) fn spoilers() -> Spoiled {
     spoil("approval.request_unedited", changed(|f| f.request_sha256_live = Some(Digest::of(b"edited"))));
     spoil("approval.not_expired", rewritten("expires: never", "expires: 2026-05-20T10:11:12Z"));
     spoil("approval.not_expired", rewritten("expires: never", "expires: tomorrow"));
+    spoil(
+        "approval.within_validity",
+        changed(|f| {
+            f.policy.valid_hours = Some(2);
+            f.requested_at = f.requested_at.map(|at| at - jiff::SignedDuration::from_hours(3));
+        }),
+    );
+    spoil(
+        "approval.within_validity",
+        changed(|f| {
+            f.policy.valid_hours = Some(2);
+            f.requested_at = None;
+        }),
+    );
     spoil("approval.single_use", changed(|f| f.used_before = true));
     spoil("approval.unedited", changed(|f| f.edited_after_validation = true));
     all

@@ -34,7 +34,7 @@ pub struct Claims {
     pub stage: Option<Stage>,
     /// Whether it was voided.
     pub voided: bool,
-    /// Who may approve, and how.
+    /// Who may approve, and how: never what the record says, so whoever checks sets it.
     pub policy: ApprovalPolicy,
     /// Fingerprint of the key that signed its creation, if that is known.
     pub creator: Option<String>,
@@ -76,7 +76,7 @@ impl Claims {
             passed: Phase::ALL.iter().copied().filter(passed).collect(),
             stage: sidecar.run_state().ok().and_then(|s| s.stage()),
             voided: matches!(sidecar.run_state(), Ok(RunState::Voided { .. })),
-            policy: sidecar.settings.approval.clone(),
+            policy: ApprovalPolicy::nobody(),
             creator: Some(sidecar.creation.fingerprint.clone()),
             approvals: sidecar.sovereign_approvals.clone(),
             documents: sidecar.documents.iter().map(|d| (d.path.clone(), d.sha256)).collect(),
@@ -184,7 +184,6 @@ fn tabled(text: &str) -> Vec<(String, Digest)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::approval::SignaturePolicy;
     use alloc::vec;
 
     #[test]
@@ -199,12 +198,7 @@ mod tests {
              | `{folder}/02-mark-2026-05-20.md` | `{sha}` | 12 bytes |\n"
         );
         let documents = vec![(format!("{folder}/11-final-orchestrator-report-2026-05-20.md"), text)];
-        let policy = ApprovalPolicy {
-            signature: SignaturePolicy::Required,
-            approver_not_creator: true,
-            approvers: Vec::new(),
-        };
-        let claims = Claims::of_documents(&run, &documents, policy, Vec::new());
+        let claims = Claims::of_documents(&run, &documents, ApprovalPolicy::nobody(), Vec::new());
         assert_eq!(claims.document_id, "A");
         assert_eq!(claims.pin("region_sha"), sha.to_hex());
         assert_eq!(claims.pin("index_line"), "- `x`");

@@ -199,6 +199,11 @@ impl World {
         self.lock().data.backups.blobs.remove(&(run_id.clone(), name.to_string())).is_some()
     }
 
+    /// Loses the asks of a run and the answers to them: it parked before there were any.
+    pub fn forget_asks(&self, run_id: &RunId) {
+        self.lock().data.tables.asks.retain(|(run, _, _), _| run != run_id);
+    }
+
     /// Loses the run store's part of a run (sidecar, claim, mirrors), as another home on the
     /// same database has none of it.
     pub fn forget_run(&self, run_id: &RunId) {
@@ -219,6 +224,14 @@ impl World {
     /// The key that the target encrypts to.
     pub fn set_backup_recipient(&self, fingerprint: &str) {
         self.lock().data.backups.fingerprint = String::from(fingerprint);
+    }
+
+    /// Puts other bytes in the place of one revision of a run. `false` if there is none.
+    pub fn corrupt_revision(&self, run_id: &RunId, revision: usize, bytes: &[u8]) -> bool {
+        let mut inner = self.lock();
+        let revisions = inner.data.runs.revisions.get_mut(run_id);
+        let found = revisions.and_then(|all| all.get_mut(revision.checked_sub(1)?));
+        found.map(|standing| *standing = bytes.to_vec()).is_some()
     }
 
     /// Writes other bytes over the newest revision of a sidecar. Returns whether there is one.

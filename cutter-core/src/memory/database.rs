@@ -19,6 +19,7 @@ use super::world::{Data, Process};
 use super::{asks, observe};
 use crate::digest::Digest;
 use crate::id::RunId;
+use crate::policy::PolicyRecord;
 use crate::port::ask::{AnswerWrite, AskWrite, StoredAsk};
 use crate::port::database::{
     Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
@@ -74,6 +75,10 @@ impl Reader for MemoryDatabase {
 
     async fn survey(&self, scope: &SurveyScope) -> PortResult<Survey> {
         self.0.call(PORT, "survey", |data| Ok(observe::survey(&data.tables, &data.catalogue, scope)))
+    }
+
+    async fn policy(&self) -> PortResult<PolicyRecord> {
+        self.0.call(PORT, "policy", |data| Ok(data.policy.clone()))
     }
 
     async fn grants(&self) -> PortResult<GrantSnapshot> {
@@ -194,6 +199,7 @@ fn evidence(tables: &Tables, run_id: &RunId) -> RunEvidence {
                 payload: s.payload.clone(),
                 public_key: s.public_key.clone(),
                 signature: s.signature.clone(),
+                recorded_at: None,
             })
             .collect(),
         approvals: tables

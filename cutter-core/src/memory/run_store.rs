@@ -98,6 +98,15 @@ impl RunStore for MemoryRunStore {
         })
     }
 
+    async fn history(&self, run_id: &RunId, last: u64) -> PortResult<Vec<StoredRevision>> {
+        self.0.call(PORT, "history", |data| {
+            let all = data.runs.revisions.get(run_id).map(Vec::as_slice).unwrap_or_default();
+            let upto = all.iter().take(usize::try_from(last).unwrap_or(usize::MAX));
+            let of = |(bytes, revision): (&Vec<u8>, u64)| StoredRevision { revision, bytes: bytes.clone() };
+            Ok(upto.zip(1..).map(of).collect())
+        })
+    }
+
     async fn publish(&self, run_id: &RunId, expected: u64, bytes: &[u8]) -> PortResult<CasOutcome<u64>> {
         self.0.call(PORT, "publish", |data| {
             let Some(revisions) = data.runs.revisions.get_mut(run_id) else {

@@ -21,19 +21,23 @@ const BEGIN: &str = "-----BEGIN MEMORY SIGNED MESSAGE-----\n";
 const SEAL: &str = "\n-----MEMORY SIGNATURE ";
 const END: &str = "-----\n";
 
+/// Fingerprint to its defect, if it has one.
+type People = BTreeMap<String, Option<&'static str>>;
+
 /// The keys of a world. Its own keys never follow [`World::reseed`].
 #[derive(Debug, Clone)]
 pub(super) struct KeyRing {
     seed: u64,
+    /// Changes when the duties' keys are replaced.
+    duties: u64,
     operator: String,
-    /// Fingerprint to its defect, if it has one.
-    people: BTreeMap<String, Option<&'static str>>,
+    people: People,
 }
 
 impl KeyRing {
     pub(super) fn new(seed: u64) -> Self {
         let operator = fingerprint(seed, "operator");
-        Self { seed, people: BTreeMap::from([(operator.clone(), None)]), operator }
+        Self { seed, duties: seed, people: BTreeMap::from([(operator.clone(), None)]), operator }
     }
 
     pub(super) fn operator(&self) -> &str {
@@ -47,7 +51,7 @@ impl KeyRing {
     }
 
     fn duty(&self, duty: Duty) -> SigningKey {
-        let seed = Digest::of(format!("duty {} {}", self.seed, duty.as_str()).as_bytes());
+        let seed = Digest::of(format!("duty {} {}", self.duties, duty.as_str()).as_bytes());
         SigningKey::from_bytes(seed.as_bytes())
     }
 }
@@ -140,6 +144,14 @@ impl SignatureVerifier for MemorySignatures {
             Ok(observe(&data.keys, text))
         })
     }
+
+    async fn observe_with(&self, document: &[u8], keys: &[&str], _: Timestamp) -> PortResult<SignatureFacts> {
+        self.0.call(SIGNATURES, "observe_with", |_| {
+            let text = alloc::string::String::from_utf8_lossy(document);
+            let people: People = keys.iter().map(|key| ((*key).to_string(), None)).collect();
+            Ok(observe_among(&people, &text))
+        })
+    }
 }
 
 fn bad(code: BadSignature, detail: &str) -> SignatureFacts {
@@ -147,6 +159,10 @@ fn bad(code: BadSignature, detail: &str) -> SignatureFacts {
 }
 
 fn observe(keys: &KeyRing, document: &str) -> SignatureFacts {
+    observe_among(&keys.people, document)
+}
+
+fn observe_among(people: &People, document: &str) -> SignatureFacts {
     let Some(begin) = document.find(BEGIN) else {
         return SignatureFacts::Unsigned { text: document.to_string() };
     };
@@ -169,7 +185,7 @@ fn observe(keys: &KeyRing, document: &str) -> SignatureFacts {
     if hash == "sha1" {
         return bad(BadSignature::Sha1, "signed with SHA-1");
     }
-    match keys.people.get(fingerprint) {
+    match people.get(fingerprint) {
         None => bad(BadSignature::UnknownKey, "the key is not configured"),
         Some(Some("expired_key")) => bad(BadSignature::ExpiredKey, "the key had expired"),
         Some(Some(_)) => bad(BadSignature::RevokedKey, "the key was revoked"),
@@ -180,6 +196,17 @@ fn observe(keys: &KeyRing, document: &str) -> SignatureFacts {
 }
 
 impl World {
+    /// Replaces the keys that executor and verifier sign with.
+    pub fn replace_duty_keys(&self) {
+        self.lock().data.keys.duties += 1;
+    }
+
+    /// The key that a duty signs with now, as the policy writes it.
+    #[must_use]
+    pub fn duty_key(&self, duty: Duty) -> String {
+        crate::digest::to_hex(&self.lock().data.keys.duty(duty).verifying_key().to_bytes())
+    }
+
     /// Clear-signs a text so that checking it gives the code of `defect`. Expiry and
     /// revocation strike the key itself, for good.
     #[must_use]

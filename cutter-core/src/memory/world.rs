@@ -19,6 +19,7 @@ use super::rows::Tables;
 use super::run_store::{MemoryRunStore, Runs};
 use super::signer::{KeyRing, MemorySignatures, MemorySigner};
 use crate::digest::Digest;
+use crate::policy::PolicyRecord;
 use crate::port::PortResult;
 use crate::port::backlog::Backlog;
 use crate::port::backup::{BackupSource, BackupTarget};
@@ -26,6 +27,7 @@ use crate::port::cut_request::CutRequests;
 use crate::port::database::{Executor, Reader, Reviewer, Verifier};
 use crate::port::environment::{Clock, IdSource, Observer};
 use crate::port::knowledge_base::KnowledgeBase;
+use crate::port::policy::PolicyStore;
 use crate::port::run_store::RunStore;
 use crate::port::signer::{SignatureVerifier, Signer};
 
@@ -47,6 +49,7 @@ pub(super) struct Data {
     pub(super) backups: Backups,
     pub(super) commands: Commands,
     pub(super) keys: KeyRing,
+    pub(super) policy: PolicyRecord,
 }
 
 pub(super) struct Inner {
@@ -74,6 +77,7 @@ impl World {
             backups: Backups::new(fingerprint(seed, "backup")),
             commands: Commands::default(),
             keys: KeyRing::new(seed),
+            policy: PolicyRecord::default(),
         };
         Self(Arc::new(Mutex::new(Inner { data, lives: Vec::new() })))
     }
@@ -179,6 +183,7 @@ impl Process {
             reviewer: database.clone(),
             verifier: database.clone(),
             requests: database.clone(),
+            policy: database.clone(),
             backlog: database,
             kb: Arc::new(MemoryKnowledgeBase(self.clone())),
             runs: Arc::new(MemoryRunStore(self.clone())),
@@ -292,6 +297,8 @@ pub struct MemoryPorts {
     pub verifier: Arc<dyn Verifier>,
     /// Cut requests.
     pub requests: Arc<dyn CutRequests>,
+    /// The administrator's side of the policy.
+    pub policy: Arc<dyn PolicyStore>,
     /// The backlog outside of a run.
     pub backlog: Arc<dyn Backlog>,
     /// The knowledge base.

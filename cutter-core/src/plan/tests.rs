@@ -180,12 +180,6 @@ fn a_plan_reads_back_from_its_json() {
 
 #[test]
 fn a_staged_plan_is_made_again_and_compared() {
-    use crate::approval::{ApprovalPolicy, SignaturePolicy};
-    let policy = ApprovalPolicy {
-        signature: SignaturePolicy::Required,
-        approver_not_creator: true,
-        approvers: Vec::new(),
-    };
     let plan = build(TEXT, |_| {});
     let staged = serde_json::json!({
         "document": plan.document, "region": plan.region,
@@ -202,7 +196,7 @@ fn a_staged_plan_is_made_again_and_compared() {
     });
     let staged = StagedPlan::from_json(staged.to_string().as_bytes()).unwrap();
     let other = Profile::built_in("rfc").unwrap();
-    let mut settings = crate::settings::RunSettings::new(policy, "s", "f", other);
+    let mut settings = crate::settings::RunSettings::new("s", "f", other);
     staged.settings.apply(&mut settings);
     let (again, checks) = staged.judge(TEXT, &Vocabulary::default(), &settings).unwrap();
     assert_eq!(again, plan);

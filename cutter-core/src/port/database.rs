@@ -35,6 +35,7 @@ use uuid::Uuid;
 use super::PortResult;
 use crate::digest::Digest;
 use crate::id::RunId;
+use crate::policy::PolicyRecord;
 use crate::vocabulary::Vocabulary;
 
 pub use super::ask::*;
@@ -268,6 +269,9 @@ pub struct StoredSignature {
     pub public_key: String,
     /// Signature, hex.
     pub signature: String,
+    /// When it was stored, by the database's clock; `None` where that was not kept yet.
+    #[serde(default)]
+    pub recorded_at: Option<jiff::Timestamp>,
 }
 
 /// A stored approval.
@@ -320,6 +324,8 @@ pub trait Reader: Send + Sync {
     async fn migration_moves(&self) -> PortResult<Vec<PinMove>> {
         Ok(Vec::new())
     }
+    /// The policy's events and keys, oldest first, as they are stored: nothing of it is checked.
+    async fn policy(&self) -> PortResult<PolicyRecord>;
     /// The grant probe (IG_grant_probe).
     async fn grants(&self) -> PortResult<GrantSnapshot>;
     /// One effect, if it was committed.

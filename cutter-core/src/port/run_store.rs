@@ -113,6 +113,14 @@ pub trait RunStore: Send + Sync {
     }
     /// One older revision, or `None`.
     async fn load_revision(&self, run_id: &RunId, revision: u64) -> PortResult<Option<StoredRevision>>;
+    /// Every revision up to `last`, oldest first. One that is gone is left out.
+    async fn history(&self, run_id: &RunId, last: u64) -> PortResult<Vec<StoredRevision>> {
+        let mut history = Vec::new();
+        for revision in 1..=last {
+            history.extend(self.load_revision(run_id, revision).await?);
+        }
+        Ok(history)
+    }
     /// Publishes revision `expected + 1`. `Conflict { found: n }` if the highest is not
     /// `expected` (a newer driver wrote: stop). Durable on return.
     async fn publish(&self, run_id: &RunId, expected: u64, bytes: &[u8]) -> PortResult<CasOutcome<u64>>;

@@ -84,4 +84,12 @@ pub trait SignatureVerifier: Send + Sync {
     /// Observes a document's signature as of `now`. Which fingerprints may approve what is
     /// the core's matter; this only says whose signature it is and whether it is good.
     async fn observe(&self, document: &[u8], now: Timestamp) -> PortResult<SignatureFacts>;
+    /// As [`Self::observe`], against these public keys and no others: what the policy keeps beside
+    /// its events. A key that does not read is no key.
+    async fn observe_with(
+        &self,
+        document: &[u8],
+        keys: &[&str],
+        now: Timestamp,
+    ) -> PortResult<SignatureFacts>;
 }

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use cutter_core::digest::Digest;
 use cutter_core::driver::Ports;
 use cutter_core::id::RunId;
+use cutter_core::policy::PolicyRecord;
 use cutter_core::port::ask::{AnswerWrite, AskWrite, StoredAsk};
 use cutter_core::port::backup::{BackupBlob, BackupSink, BackupTarget, TargetFacts};
 use cutter_core::port::database::{
@@ -190,6 +191,10 @@ impl Reader for Metered<dyn Reader> {
         self.meter.timed("reader.migration_moves", self.inner.migration_moves()).await
     }
 
+    async fn policy(&self) -> PortResult<PolicyRecord> {
+        self.meter.timed("reader.policy", self.inner.policy()).await
+    }
+
     async fn grants(&self) -> PortResult<GrantSnapshot> {
         self.meter.timed("reader.grants", self.inner.grants()).await
     }
@@ -342,6 +347,10 @@ impl RunStore for Metered<dyn RunStore> {
 
     async fn load_many(&self, run_ids: &[RunId]) -> PortResult<Vec<Option<StoredRevision>>> {
         self.meter.timed("runs.load_many", self.inner.load_many(run_ids)).await
+    }
+
+    async fn history(&self, run_id: &RunId, last: u64) -> PortResult<Vec<StoredRevision>> {
+        self.meter.timed("runs.history", self.inner.history(run_id, last)).await
     }
 
     async fn load_revision(&self, run_id: &RunId, revision: u64) -> PortResult<Option<StoredRevision>> {

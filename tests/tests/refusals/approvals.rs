@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cutter_core::approval::{Ask, SignaturePolicy, render_approval};
 use cutter_core::driver::{DriveError, Outcome};
 use cutter_core::memory::{BadSignature, Fault, FaultKind, FaultPlan, When};
+use cutter_core::policy::Change;
 use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::environment::IdSource;
 use cutter_tests::refusal::{Gate, asked};
@@ -178,9 +179,7 @@ fn by_the_runs_own_creator() {
     for actor in ["op", "boss"] {
         for gate in Gate::ALL {
             let mut s = Scenario::new(13);
-            let operator =
-                cutter_core::approval::Approver { actor: actor.into(), fingerprint: s.world.operator() };
-            s.settings.approval.approvers.push(operator);
+            s.change_policy(vec![s.world.approver_with(actor, &s.world.operator())]);
             if gate == Gate::Lifecycle {
                 s.settings.lifecycle_actor = actor.into();
             }
@@ -204,9 +203,12 @@ fn by_the_runs_own_creator() {
 
 #[test]
 fn the_creator_may_approve_only_if_the_policy_says_so() {
-    let mut s = Scenario::new(13);
-    s.settings.approval.approvers[0].fingerprint = s.world.operator();
-    s.settings.approval.approver_not_creator = false;
+    let s = Scenario::new(13);
+    let key = s.world.policy_key(&s.world.operator());
+    s.change_policy(vec![
+        Change::Creator { may_approve: true },
+        Change::KeyAdded { person: SOVEREIGN.into(), key },
+    ]);
     let (run_id, ask) = s.parked(Gate::Cut);
     let text = s.answer(&ask, ReviewVerdict::Approve);
     s.world.file(&ask.approval_path, s.world.sign(&s.world.operator(), &text).as_bytes());
@@ -215,10 +217,8 @@ fn the_creator_may_approve_only_if_the_policy_says_so() {
 
 #[test]
 fn by_an_approver_who_was_not_asked_at_sg2() {
-    let mut s = Scenario::new(14);
-    let grace =
-        cutter_core::approval::Approver { actor: "grace".into(), fingerprint: s.world.person("grace") };
-    s.settings.approval.approvers.push(grace);
+    let s = Scenario::new(14);
+    s.change_policy(vec![s.world.approver("grace")]);
     let (run_id, ask) = s.parked(Gate::Lifecycle);
     let text = render_approval(&ask, ReviewVerdict::Approve, "grace", s.world.now(), None, &BTreeMap::new());
     s.world.file(&ask.approval_path, s.world.sign(&s.world.person("grace"), &text).as_bytes());
@@ -230,8 +230,8 @@ fn by_an_approver_who_was_not_asked_at_sg2() {
 
 #[test]
 fn an_unsigned_one_counts_if_the_policy_says_optional() {
-    let mut s = Scenario::new(15);
-    s.settings.approval.signature = SignaturePolicy::Optional;
+    let s = Scenario::new(15);
+    s.change_policy(vec![Change::Signature(SignaturePolicy::Optional)]);
     let (run_id, ask) = s.parked(Gate::Cut);
     s.world.file(&ask.approval_path, s.answer(&ask, ReviewVerdict::Approve).as_bytes());
     assert_eq!(asked(&s.resumed(&run_id)).gate, "SG_lifecycle_authz");

@@ -425,9 +425,8 @@ fn a_dry_run_that_fails_files_nothing() {
 
 #[test]
 fn an_escalation_answer_by_the_runs_creator_or_unsigned_does_nothing() {
-    let mut s = Scenario::new(563);
-    let operator = cutter_core::approval::Approver { actor: "op".into(), fingerprint: s.world.operator() };
-    s.settings.approval.approvers.push(operator);
+    let s = Scenario::new(563);
+    s.change_policy(vec![s.world.approver_with("op", &s.world.operator())]);
     let (run_id, _) = s.parked(Gate::Cut);
     s.stop(&run_id, "hold").unwrap();
     let sidecar = s.stored(&run_id);

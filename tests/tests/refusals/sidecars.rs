@@ -259,6 +259,16 @@ fn parked_by(version: u32) -> (Scenario, cutter_core::id::RunId) {
             s.world.file(path, text.as_str().unwrap().as_bytes());
         }
     }
+    s.world.forget_asks(&run_id);
+    // Of earlier revisions what a later one may not change is looked at, and nothing else.
+    let newest = record["revision"].as_u64().unwrap();
+    let mut early = json!({ "transitions": [] });
+    for key in ["run_id", "document_id", "created_by", "settings", "creation"] {
+        early[key] = record[key].clone();
+    }
+    for revision in 1..usize::try_from(newest).unwrap() {
+        assert!(s.world.corrupt_revision(&run_id, revision, &serde_json::to_vec(&early).unwrap()));
+    }
     assert!(s.world.corrupt_sidecar(&run_id, &sealed(record)));
     (s, run_id)
 }
@@ -270,15 +280,15 @@ fn a_run_parked_by_an_older_record_version_consumes_its_approval() {
         let sidecar = s.stored(&run_id);
         assert_eq!(sidecar.record_version, version);
         let ask = sidecar.ask.clone().unwrap();
-        let names_rows = ask.required.contains_key("rows_digest");
-        if names_rows {
+        let names_all = ask.required.contains_key("policy_head");
+        if names_all {
             // waiting does not rewrite it
             assert!(matches!(s.resumed(&run_id).outcome, Outcome::Paused { .. }));
             assert_eq!(s.stored(&run_id).record_version, version);
         }
         s.sign(&ask, ReviewVerdict::Approve);
-        if !names_rows {
-            // what names no rows allows nothing: it is asked once more, for these rows
+        if !names_all {
+            // what names neither rows nor policy allows nothing: it is asked once more
             let driven = s.resumed(&run_id);
             assert_eq!(asked(&driven).occurrence, 2);
             assert!(s.rows_of("information_unit").is_empty());

@@ -116,9 +116,6 @@ fn settings(
     args: &CutArgs,
     chosen: Chosen,
 ) -> Result<RunSettings, Failure> {
-    if !args.dry_run {
-        somebody_approves(config)?;
-    }
     let detection = chosen.detection().cloned();
     let mut settings = deployment_settings(config, backup_fingerprint)?;
     settings.profile = chosen.profile;
@@ -141,28 +138,14 @@ fn settings(
     Ok(settings)
 }
 
-fn somebody_approves(config: &Config) -> Result<(), Failure> {
-    if config.sovereigns().next().is_some() {
-        return Ok(());
-    }
-    Err(Failure::usage("nobody may approve: no sovereign is configured")
-        .broken("config.actors", "at least one actor with role = \"sovereign\"", "none")
-        .next("cutter init --sovereign NAME"))
-}
-
 /// What the configuration alone says of every run: the spec's own settings under it.
 ///
 /// The profile is the plain one until somebody says which.
 pub(crate) fn deployment_settings(config: &Config, backup_fingerprint: &str) -> Result<RunSettings, Failure> {
-    let policy = wire::policy(config);
-    let lifecycle_actor = config
-        .approvals
-        .lifecycle_actor
-        .clone()
-        .or_else(|| policy.approvers.first().map(|a| a.actor.clone()))
-        .unwrap_or_default();
+    // Where nobody is named the driver takes the first who may approve.
+    let lifecycle_actor = config.approvals.lifecycle_actor.clone().unwrap_or_default();
     let profile = Profile::built_in(PLAIN).map_err(|e| Failure::internal(e.to_string()))?;
-    let mut settings = RunSettings::new(policy, &lifecycle_actor, backup_fingerprint, profile);
+    let mut settings = RunSettings::new(&lifecycle_actor, backup_fingerprint, profile);
     let bounds = &config.bounds;
     for (phase, minutes) in &bounds.phase_soft_cap_minutes {
         settings.phase_soft_cap_minutes.insert(phase.clone(), *minutes);

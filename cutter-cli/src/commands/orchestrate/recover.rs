@@ -1,7 +1,7 @@
 //! `cutter orchestrate recover`.
 
 use clap::Args;
-use cutter_core::driver::DriveError;
+use cutter_core::driver::{DriveError, check_history};
 use cutter_core::id::RunId;
 use cutter_core::inspect::recover::{Origin, missing, unknown_to};
 use cutter_core::naming::DocumentName;
@@ -103,7 +103,13 @@ fn standing(stores: &Stores, run_id: &RunId) -> Result<Standing, Failure> {
     let Some(stored) = block_on(stores.runs.load(run_id))? else { return Ok(Standing::Absent) };
     let revision = stored.revision;
     Ok(match Sidecar::from_bytes(&stored.bytes) {
-        Ok(sidecar) if sidecar.revision == revision && sidecar.run_id == *run_id => Standing::Whole(revision),
+        Ok(sidecar) if sidecar.revision == revision && sidecar.run_id == *run_id => {
+            let history = block_on(stores.runs.history(run_id, revision))?;
+            match check_history(&sidecar, &history) {
+                Ok(()) => Standing::Whole(revision),
+                Err(error) => Standing::Broken { revision, why: error.to_string() },
+            }
+        }
         Ok(_) => Standing::Broken { revision, why: "it is another run's or another revision".to_owned() },
         // Whole, for a newer program: an older revision must not take its place.
         Err(error @ SidecarError::Newer { .. }) => {
@@ -126,6 +132,7 @@ fn candidates(
             let Some(stored) = block_on(stores.runs.load_revision(run_id, n))? else { continue };
             if let Ok(sidecar) = Sidecar::from_bytes(&stored.bytes)
                 && sidecar.run_id == *run_id
+                && check_history(&sidecar, &block_on(stores.runs.history(run_id, n))?).is_ok()
             {
                 found.push((Origin::Revision(n), sidecar));
             }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use cutter_core::approval::{Ask, field};
+use cutter_core::approval::{ApprovalPolicy, Approver, Ask, field};
 use cutter_core::digest::Digest;
 use cutter_core::gate::Check;
 use cutter_core::id::RunId;
@@ -13,8 +13,9 @@ use cutter_core::inspect::verify::{
     self, ApprovalFact, DatabaseFacts, DocumentFact, RecordFacts, documents, one_document_per_phase,
 };
 use cutter_core::naming::{DocumentName, RUNS_INDEX_PATH};
-use cutter_core::port::database::{Reader as _, UnitQuery};
-use cutter_core::port::signer::{SignatureFacts, SignatureVerifier as _};
+use cutter_core::policy::Chain;
+use cutter_core::port::database::{Reader as _, RunEvidence, UnitQuery};
+use cutter_core::port::signer::{Duty, SignatureFacts, SignatureVerifier as _};
 use cutter_core::sidecar::{ApprovalRecord, Sidecar};
 use cutter_kb::openpgp::Recipient;
 use cutter_kb::ports::KeyRing;
@@ -31,6 +32,8 @@ use crate::wire::{self, Stores};
 pub(super) struct Gathered {
     pub(super) checks: Vec<Check>,
     pub(super) not_checked: Vec<String>,
+    /// What everybody who relies on the policy must read.
+    pub(super) notices: Vec<String>,
 }
 
 /// Reads and judges everything that can be reached.
@@ -39,17 +42,19 @@ pub(super) fn gather(config: &Config, run_id: &RunId, with_database: bool) -> Re
     let ring = wire::key_ring(config)?;
     let mut out = Gathered::default();
     let sidecar = record(&stores, &ring, run_id, &mut out)?;
-    let claims = match &sidecar {
+    let mut claims = match &sidecar {
         Some(sidecar) => Claims::of_sidecar(sidecar),
         None => {
             out.not_checked.push(
                 "the run's record: its folder is not here; what follows is what its documents say".to_owned(),
             );
-            from_documents(config, &stores, &ring, run_id)?
+            from_documents(&stores, &ring, run_id)?
         }
     };
     filed(&stores, &claims, sidecar.as_ref(), &mut out)?;
-    let facts = approvals(&stores, &ring, &claims)?;
+    let chain = if with_database { wire::policy::chain(config)? } else { Chain::default() };
+    claims.policy = policy(config, &chain, &mut out);
+    let facts = approvals(&stores, &ring, &chain, &claims)?;
     out.checks.extend(verify::approvals(&claims, &facts));
     let line = block_on(stores.kb.index_line(RUNS_INDEX_PATH, run_id.as_str()))?;
     out.checks.extend(verify::index(&claims, line.as_deref()));
@@ -62,6 +67,23 @@ pub(super) fn gather(config: &Config, run_id: &RunId, with_database: bool) -> Re
         out.not_checked.push("the database: left out as asked".to_owned());
     }
     Ok(out)
+}
+
+/// Who may have approved: what the database's policy ever said; without the database, the people
+/// whom the configuration names.
+fn policy(config: &Config, chain: &Chain, out: &mut Gathered) -> ApprovalPolicy {
+    if !chain.is_empty() {
+        out.notices.extend(chain.notices());
+        return chain.ever();
+    }
+    out.not_checked.push(
+        "who may approve: the database's policy was not asked; the configuration's people were taken"
+            .to_owned(),
+    );
+    let approvers = config
+        .sovereigns()
+        .map(|(name, a)| Approver { actor: name.clone(), fingerprint: a.fingerprint.to_string() });
+    ApprovalPolicy { approvers: approvers.collect(), ..ApprovalPolicy::nobody() }
 }
 
 /// The record, if its folder is here. One that does not read is a failed check, and the
@@ -105,12 +127,7 @@ fn record(
 }
 
 /// What a run claims by its documents alone.
-fn from_documents(
-    config: &Config,
-    stores: &Stores,
-    ring: &KeyRing,
-    run_id: &RunId,
-) -> Result<Claims, Failure> {
+fn from_documents(stores: &Stores, ring: &KeyRing, run_id: &RunId) -> Result<Claims, Failure> {
     let folder = RunFolder::find(stores.kb.as_ref(), run_id)?;
     let mut texts = Vec::new();
     for path in &folder.paths {
@@ -141,7 +158,7 @@ fn from_documents(
             records.push(approval_record(ask, path, text, covered, fingerprint));
         }
     }
-    Ok(Claims::of_documents(run_id, &texts, wire::policy(config), records))
+    Ok(Claims::of_documents(run_id, &texts, ApprovalPolicy::nobody(), records))
 }
 
 fn approval_record(ask: &Ask, path: &str, text: &str, covered: &str, fingerprint: String) -> ApprovalRecord {
@@ -189,12 +206,25 @@ fn filed(
 }
 
 /// The approvals, read again, their signatures judged as of the time of their acceptance.
-fn approvals(stores: &Stores, ring: &KeyRing, claims: &Claims) -> Result<Vec<ApprovalFact>, Failure> {
+fn approvals(
+    stores: &Stores,
+    ring: &KeyRing,
+    chain: &Chain,
+    claims: &Claims,
+) -> Result<Vec<ApprovalFact>, Failure> {
     let mut facts = Vec::new();
     for record in &claims.approvals {
         let document = block_on(stores.kb.read(&record.approval_kb_id))?;
         let signature = match &document {
-            Some(document) => Some(block_on(ring.observe(&document.bytes, record.validated_utc))?),
+            Some(document) => {
+                let (bytes, at) = (&document.bytes, record.validated_utc);
+                Some(match block_on(ring.observe(bytes, at))? {
+                    SignatureFacts::Bad { code, .. } if code == "unknown_key" => {
+                        block_on(ring.observe_with(bytes, &chain.public_keys(), at))?
+                    }
+                    facts => facts,
+                })
+            }
             None => None,
         };
         let request = match &record.request_sha256 {
@@ -233,6 +263,27 @@ fn backup(config: &Config, stores: &Stores, sidecar: &Sidecar, out: &mut Gathere
     Ok(())
 }
 
+/// A signature is judged by the key that was registered for its duty when it was stored; where
+/// that time was not kept, by any that ever was.
+fn registered_keys(chain: &Chain, evidence: &RunEvidence, public_keys: &mut BTreeMap<String, String>) {
+    let now = chain.now();
+    for duty in [Duty::Executor, Duty::Verifier] {
+        let Some(latest) = now.duty_key(duty) else { continue };
+        // A checker's own key that the policy never knew stays the one to compare with.
+        if public_keys.get(duty.as_str()).is_some_and(|own| !now.is_duty_key(duty, own)) {
+            continue;
+        }
+        let signature = evidence.signatures.iter().find(|s| s.duty == duty.as_str());
+        let of_then = signature.and_then(|s| chain.duty_key_at(duty, s.recorded_at?));
+        let expected = match (of_then, signature) {
+            (Some(key), _) => key.to_owned(),
+            (None, Some(s)) if now.is_duty_key(duty, &s.public_key) => s.public_key.clone(),
+            _ => latest.to_owned(),
+        };
+        public_keys.insert(duty.as_str().to_owned(), expected);
+    }
+}
+
 fn database(config: &Config, claims: &Claims, out: &mut Gathered) -> Result<(), Failure> {
     let database = wire::reader(config)?;
     block_on(database.check_schema())?;
@@ -263,6 +314,7 @@ fn database(config: &Config, claims: &Claims, out: &mut Gathered) -> Result<(), 
             ..UnitQuery::default()
         },
     )?;
+    let chain = wire::policy::chain(config)?;
     let mut public_keys = BTreeMap::new();
     for (duty, path) in [("executor", &config.keys.executor), ("verifier", &config.keys.verifier)] {
         match wire::duty_public_key(path) {
@@ -275,6 +327,7 @@ fn database(config: &Config, claims: &Claims, out: &mut Gathered) -> Result<(), 
             )),
         }
     }
+    registered_keys(&chain, &evidence, &mut public_keys);
     out.checks.extend(verify::database(claims, &DatabaseFacts { evidence, units, source, public_keys }));
     Ok(())
 }

@@ -1,0 +1,148 @@
+//! The policy that gates judge by: read from the database and checked, each time anew.
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use jiff::Timestamp;
+
+use super::run::{Halt, Run};
+use super::{DriveError, Ports};
+use crate::approval::{ApprovalPolicy, Ask, field};
+use crate::drift::{Difference, POLICY};
+use crate::machine::run::GateId;
+use crate::policy::Chain;
+use crate::port::database::{Reader, Survey};
+use crate::port::signer::{Duty, SignatureFacts, SignatureVerifier};
+use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::stop::StopReason;
+
+/// The policy's chain as the database holds it, checked against the keys that it keeps beside it.
+/// Empty where none was founded yet.
+///
+/// # Errors
+/// The ports'; [`PortErrorKind::Corrupt`] of the port `policy` where the chain does not hold.
+pub async fn policy_of(reader: &dyn Reader, signatures: &dyn SignatureVerifier) -> PortResult<Chain> {
+    let record = reader.policy().await?;
+    let keys: Vec<&str> = record.keys.values().map(String::as_str).collect();
+    let mut facts = Vec::with_capacity(record.events.len());
+    for event in &record.events {
+        let document = event.document.as_bytes();
+        facts.push(signatures.observe_with(document, &keys, event.recorded_at).await?);
+    }
+    let broken = |why: crate::policy::Broken| {
+        PortError::new("policy", "check", PortErrorKind::Corrupt, why.to_string())
+    };
+    Chain::check(&record, &facts).map_err(broken)
+}
+
+/// As [`policy_of`], where there must be one.
+///
+/// # Errors
+/// As [`policy_of`]; [`PortErrorKind::NotFound`] of the port `policy` where none was founded.
+pub async fn founded_policy(ports: &Ports) -> PortResult<Chain> {
+    let chain = policy_of(ports.reader.as_ref(), ports.signatures.as_ref()).await?;
+    if chain.is_empty() {
+        let message = "this database holds no policy yet: nobody may approve anything";
+        return Err(PortError::new("policy", "read", PortErrorKind::NotFound, message));
+    }
+    Ok(chain)
+}
+
+/// Whose signature a person's document carries: by the keys that are configured here, else by
+/// those that the policy keeps.
+pub(super) async fn observe(
+    ports: &Ports,
+    chain: &Chain,
+    document: &[u8],
+    now: Timestamp,
+) -> PortResult<SignatureFacts> {
+    let facts = ports.signatures.observe(document, now).await?;
+    match &facts {
+        SignatureFacts::Bad { code, .. } if code == "unknown_key" => {
+            ports.signatures.observe_with(document, &chain.public_keys(), now).await
+        }
+        _ => Ok(facts),
+    }
+}
+
+impl Run<'_> {
+    /// The chain as it stands. Where it does not hold, or there is none, nothing is recorded: no run
+    /// is at fault.
+    pub(super) async fn chain(&self) -> Result<Chain, Halt> {
+        founded_policy(self.ports).await.map_err(|error| match error.port {
+            "policy" => Halt::Abort(Box::new(DriveError::Port(error))),
+            _ => self.halt(error),
+        })
+    }
+
+    /// What may answer an ask: what is allowed now and was since the head that the ask names. A stop
+    /// is answered under the policy now. A head that is not of this chain allows nobody.
+    pub(super) fn allowed(chain: &Chain, ask: &Ask) -> ApprovalPolicy {
+        if ask.gate == GateId::FailureEscalation.as_str() {
+            return chain.now().at_gate(&ask.gate);
+        }
+        let head = ask.required.get(field::POLICY_HEAD).map_or("", String::as_str);
+        chain.allowed_since(head, &ask.gate).unwrap_or_else(|_| ApprovalPolicy::nobody())
+    }
+
+    /// The pinned head, as long as nothing moved since it that this run must not pass over; else the
+    /// head that is. A run of before the policy pins the one that it meets first.
+    pub(super) async fn policy_dimension(&self) -> Result<String, Halt> {
+        let chain = self.chain().await?;
+        let head = chain.head().map(|d| d.to_hex()).unwrap_or_default();
+        let Some(pinned) = self.sidecar.drift_pins.0.get(POLICY) else { return Ok(head) };
+        let consumed: Vec<&str> =
+            self.sidecar.sovereign_approvals.iter().map(|a| a.fingerprint.as_str()).collect();
+        match chain.drift_since(pinned, &consumed) {
+            Ok(ways) if ways.is_empty() => Ok(pinned.clone()),
+            _ => Ok(head),
+        }
+    }
+
+    /// Takes a survey as the new pins. The policy's pin is none of the survey's, and stays.
+    pub(super) fn pin_survey(&mut self, mut survey: Survey) {
+        let pins = &mut self.sidecar.drift_pins.0;
+        survey.0.extend(pins.remove_entry(POLICY));
+        *pins = survey.0;
+    }
+
+    /// Stops the run if the policy moved since its pin in a way that it must not pass over.
+    pub(super) async fn policy_stands(&mut self) -> Result<(), Halt> {
+        let live = self.policy_dimension().await?;
+        let pinned = self.sidecar.drift_pins.0.entry(POLICY.to_string()).or_insert_with(|| live.clone());
+        if *pinned == live {
+            return Ok(());
+        }
+        let pinned = pinned.clone();
+        let chain = self.chain().await?;
+        let consumed: Vec<&str> =
+            self.sidecar.sovereign_approvals.iter().map(|a| a.fingerprint.as_str()).collect();
+        let ways =
+            chain.drift_since(&pinned, &consumed).unwrap_or_else(|foreign| alloc::vec![foreign.to_string()]);
+        let difference =
+            Difference { dimension: POLICY.to_string(), expected: Some(pinned), observed: Some(live) };
+        let mut halt = Halt::drift(&[difference]);
+        if let Halt::Stop(stop) = &mut halt {
+            stop.detail.extend(ways);
+        }
+        Err(halt)
+    }
+
+    /// The key that a duty is about to sign with must be the registered one.
+    pub(super) async fn duty_key_stands(&self, duty: Duty, observed: &str) -> Result<(), Halt> {
+        let chain = self.chain().await?;
+        match chain.now().duty_key(duty) {
+            Some(registered) if registered != observed => Err(Halt::stop(
+                StopReason::DutyKey,
+                alloc::format!(
+                    "the {}'s key: expected {registered}, which is registered, observed {observed}; put the \
+                     registered key back, or register the new one: cutter duty-key rotate {} --public-key {observed}",
+                    duty.as_str(),
+                    duty.as_str()
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
