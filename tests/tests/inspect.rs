@@ -14,7 +14,7 @@ use cutter_core::inspect::verify::{
 };
 use cutter_core::inspect::{Claims, Summary, why};
 use cutter_core::naming::RUNS_INDEX_PATH;
-use cutter_core::port::database::UnitQuery;
+use cutter_core::port::database::{UnitQuery, UnitScope};
 use cutter_core::port::run_store::LockHolder;
 use cutter_core::port::signer::SignatureFacts;
 use cutter_core::sidecar::{Sidecar, TransitionRecord};
@@ -60,6 +60,7 @@ fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
     let (documents, approvals) = (documents.collect(), approvals.collect());
     let units = block_on(ports.reader.units(&UnitQuery {
         document_id: sidecar.document_id.clone(),
+        scope: UnitScope::Live,
         limit: 1000,
         with_content: true,
         ..UnitQuery::default()

@@ -16,7 +16,7 @@ use crate::port::database::{
     Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
     GrantSnapshot, PendingEffect, PinMove, Reader, Registered, ReviewWrite, Reviewer, RunEvidence,
     SourceFacts, SourceRegistration, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow, Verdict,
-    Verifier, WriteVerifyWrite,
+    Verifier, VersionCut, WriteVerifyWrite,
 };
 use crate::vocabulary::Vocabulary;
 
@@ -69,6 +69,10 @@ impl Reader for Struck<dyn Reader> {
     ) -> PortResult<StructuralFacts> {
         let work = self.inner.structural(change_set_id, document_id, forbidden_prefixes);
         self.life.call(PORT, "structural", work).await
+    }
+
+    async fn versions(&self, document_id: &str) -> PortResult<Vec<VersionCut>> {
+        self.life.call(PORT, "versions", self.inner.versions(document_id)).await
     }
 
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>> {

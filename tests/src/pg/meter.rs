@@ -14,7 +14,7 @@ use cutter_core::port::database::{
     Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
     GrantSnapshot, LegAWrite, PendingEffect, PinMove, Reader, Registered, ReviewWrite, Reviewer, RunEvidence,
     SourceFacts, SourceRegistration, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow, Verdict,
-    Verifier, WriteVerifyWrite,
+    Verifier, VersionCut, WriteVerifyWrite,
 };
 use cutter_core::port::environment::{Observer, Progress};
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
@@ -200,6 +200,10 @@ impl Reader for Metered<dyn Reader> {
         forbidden: &[String],
     ) -> PortResult<StructuralFacts> {
         self.meter.timed("reader.structural", self.inner.structural(set, document, forbidden)).await
+    }
+
+    async fn versions(&self, document: &str) -> PortResult<Vec<VersionCut>> {
+        self.meter.timed("reader.versions", self.inner.versions(document)).await
     }
 
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>> {

@@ -13,7 +13,7 @@ use cutter_core::inspect::verify::{
     self, ApprovalFact, DatabaseFacts, DocumentFact, RecordFacts, documents, one_document_per_phase,
 };
 use cutter_core::naming::{DocumentName, RUNS_INDEX_PATH};
-use cutter_core::port::database::{Reader as _, UnitQuery};
+use cutter_core::port::database::{Reader as _, UnitQuery, UnitScope};
 use cutter_core::port::signer::{SignatureFacts, SignatureVerifier as _};
 use cutter_core::sidecar::{ApprovalRecord, Sidecar};
 use cutter_kb::openpgp::Recipient;
@@ -258,6 +258,7 @@ fn database(config: &Config, claims: &Claims, out: &mut Gathered) -> Result<(), 
         &database,
         UnitQuery {
             document_id: claims.document_id.clone(),
+            scope: UnitScope::Live,
             version_no: claims.pins.get("source_version_no").and_then(|n| n.parse().ok()),
             with_content: true,
             ..UnitQuery::default()
