@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
+use cutter_core::digest::Digest;
 use cutter_core::id::RunId;
 use cutter_core::port::database::{
-    CutState, EffectKey, EffectRecord, GrantSnapshot, PinMove, Reader, RunEvidence, SourceFacts,
+    CutState, EffectKey, EffectRecord, GrantSnapshot, PinMove, Reader, RunEvidence, RunRows, SourceFacts,
     SourceVersionFacts, StoredApproval, StoredSignature, StructuralFacts, Survey, SurveyScope, UnitQuery,
     UnitRow, UnitScope, VersionCut,
 };
@@ -20,6 +21,7 @@ use crate::error::{PORT, PgError};
 use crate::login::Login;
 use crate::migrate::{MigrateError, Migrator};
 use crate::row::{EFFECT_COLUMNS, bigint, effect_record, get, parsed, parsed_opt, unsigned};
+use crate::run_rows::run_rows;
 use crate::survey;
 
 impl PgDatabase {
@@ -143,6 +145,29 @@ impl Reader for PgDatabase {
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>> {
         let query = query.clone();
         self.read("units", move |client| units(client, &query)).await
+    }
+
+    async fn rows(&self, run_id: &RunId) -> PortResult<Option<RunRows>> {
+        let run_id = run_id.clone();
+        self.read("rows", move |client| {
+            let mut snapshot = client
+                .build_transaction()
+                .isolation_level(IsolationLevel::RepeatableRead)
+                .read_only(true)
+                .start()?;
+            let rows = run_rows(&mut snapshot, run_id.as_str())?;
+            snapshot.rollback()?;
+            Ok(Some(rows))
+        })
+        .await
+    }
+
+    async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>> {
+        self.read("rows_digest", move |client| {
+            let statement = "SELECT cutter_governance.fn_rows_digest($1) AS digest";
+            parsed_opt(&client.query_one(statement, &[&change_set_id])?, "digest")
+        })
+        .await
     }
 
     async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence> {

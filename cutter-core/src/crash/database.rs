@@ -10,11 +10,12 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::life::Life;
+use crate::digest::Digest;
 use crate::id::RunId;
 use crate::port::PortResult;
 use crate::port::database::{
     Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
-    GrantSnapshot, PendingEffect, PinMove, Reader, Registered, ReviewWrite, Reviewer, RunEvidence,
+    GrantSnapshot, PendingEffect, PinMove, Reader, Registered, ReviewWrite, Reviewer, RunEvidence, RunRows,
     SourceFacts, SourceRegistration, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow, Verdict,
     Verifier, VersionCut, WriteVerifyWrite,
 };
@@ -77,6 +78,14 @@ impl Reader for Struck<dyn Reader> {
 
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>> {
         self.life.call(PORT, "units", self.inner.units(query)).await
+    }
+
+    async fn rows(&self, run_id: &RunId) -> PortResult<Option<RunRows>> {
+        self.life.call(PORT, "rows", self.inner.rows(run_id)).await
+    }
+
+    async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>> {
+        self.life.call(PORT, "rows_digest", self.inner.rows_digest(change_set_id)).await
     }
 
     async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence> {

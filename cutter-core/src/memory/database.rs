@@ -98,6 +98,10 @@ impl Reader for MemoryDatabase {
         self.0.call(PORT, "units", |data| Ok(units(&data.tables, query)))
     }
 
+    async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>> {
+        self.0.call(PORT, "rows_digest", |data| Ok(observe::rows_digest(&data.tables, change_set_id)))
+    }
+
     async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence> {
         self.0.call(PORT, "evidence", |data| Ok(evidence(&data.tables, run_id)))
     }

@@ -333,6 +333,14 @@ pub struct RunEvidence {
     pub enacted_log_rows: u64,
 }
 
+/// The rows that a run left, by table without its schema: each column as JSON, bytes as `\\x` and
+/// hexadecimal digits. `unit` is one row for each unit of its cuts: `ordinal`, `unit_id`,
+/// `version_id`, `anchor_id`, and in `odd` the names of columns that do not follow from the change
+/// set, the run, or what enacted or voided it. `source_version` lacks the text.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunRows(pub BTreeMap<String, Vec<BTreeMap<String, serde_json::Value>>>);
+
 /// A stored `dot_pair_signature`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredSignature {
@@ -412,6 +420,14 @@ pub trait Reader: Send + Sync {
     async fn versions(&self, document_id: &str) -> PortResult<Vec<VersionCut>>;
     /// Stored units, in document order.
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>>;
+    /// The rows that a run left, all columns. `None` of a database that does not give them: then
+    /// nobody can compare them.
+    async fn rows(&self, _run_id: &RunId) -> PortResult<Option<RunRows>> {
+        Ok(None)
+    }
+    /// The digest of a change set's rows as they are stored ([`crate::rows`]); `None` if there is no
+    /// such change set.
+    async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>>;
     /// Everything stored about a run.
     async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence>;
 }
