@@ -9,6 +9,7 @@
 //! | 4 | failed gate (terminal), or a conflict with another run |
 //! | 5 | approval missing, refused or invalid |
 //! | 6 | the evidence does not match |
+//! | 7 | incomplete: nothing fails, but something that must be checked could not be |
 //! | 66 | no such run |
 //! | 75 | busy: another process holds the run |
 
@@ -33,6 +34,8 @@ impl Exit {
     pub(crate) const APPROVAL: Self = Self(5);
     /// Evidence does not match.
     pub(crate) const EVIDENCE: Self = Self(6);
+    /// Nothing fails, but not everything was checked.
+    pub(crate) const INCOMPLETE: Self = Self(7);
     /// No such run.
     pub(crate) const NO_RUN: Self = Self(66);
     /// Another process holds the run.
@@ -65,5 +68,6 @@ Exit codes:
    4  failed gate, or conflict with another run
    5  approval missing, refused or invalid
    6  evidence does not match
+   7  incomplete: nothing fails, but not everything could be checked
   66  no such run
   75  busy: another process holds the run";

@@ -30,7 +30,7 @@ use uuid::Uuid;
 
 pub use self::consistency::{CONSISTENCY_RULES, Standing, consistency};
 pub use self::follow::{RunCommitted, follow};
-pub use self::judge::{Judgement, Move, Operation, RULES, judge, judge_add};
+pub use self::judge::{Judgement, Move, Operation, RULES, judge, judge_add, same_document};
 pub use self::manifest::{ManifestFacts, ManifestTextError};
 pub use self::next::next_commands;
 pub use self::run_text::{RunText, same_text, staged_document};

@@ -1,6 +1,6 @@
 //! Looking at runs from outside: what a run's record says ([`Summary`]), why it stands where
-//! it stands ([`why`]), whether the evidence agrees ([`verify`]), and whether a lost record
-//! can be rebuilt ([`recover`]). Pure functions over what others read; nothing here moves a
+//! it stands ([`why`]), whether the evidence agrees ([`verify`]), whether a lost record
+//! can be rebuilt ([`recover`]), and which version of a document is shown ([`in_force`]). Pure functions over what others read; nothing here moves a
 //! run.
 
 use alloc::string::String;
@@ -10,6 +10,7 @@ use crate::stop::StopReason;
 
 pub mod asked;
 mod claims;
+pub mod in_force;
 pub mod recover;
 pub mod restore;
 mod summary;

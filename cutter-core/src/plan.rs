@@ -354,15 +354,39 @@ pub fn writer_digest(rows: &[PlanRow]) -> Digest {
 }
 
 fn digest_of_sorted(rows: &[&PlanRow]) -> Digest {
+    writer_digest_of_sorted(rows.iter().map(|row| {
+        (
+            row.canonical_address.as_str(),
+            row.unit_kind.as_str(),
+            row.section_type.as_str(),
+            &row.content_hash,
+            row.idempotency_key.digest(),
+        )
+    }))
+}
+
+/// What [`writer_digest`] is over, of one unit: address, unit_kind, section_type, content_hash and
+/// idempotency_key.
+pub type WrittenRow<'a> = (&'a str, &'a str, &'a str, &'a Digest, &'a Digest);
+
+/// [`writer_digest`] of units as they are stored.
+#[must_use]
+pub fn stored_writer_digest<'a>(units: impl IntoIterator<Item = WrittenRow<'a>>) -> Digest {
+    let mut sorted: Vec<WrittenRow<'_>> = units.into_iter().collect();
+    sorted.sort();
+    writer_digest_of_sorted(sorted)
+}
+
+fn writer_digest_of_sorted<'a>(rows: impl IntoIterator<Item = WrittenRow<'a>>) -> Digest {
     let (mut w, mut hasher) = (Writer::with_capacity(1024), Hasher::new());
     w.begin_array();
-    for row in rows {
+    for (address, unit_kind, section_type, content_hash, key) in rows {
         w.begin_array();
-        w.string(row.canonical_address.as_str());
-        w.string(&row.unit_kind);
-        w.string(&row.section_type);
-        w.digest(&row.content_hash);
-        w.digest(row.idempotency_key.digest());
+        w.string(address);
+        w.string(unit_kind);
+        w.string(section_type);
+        w.digest(content_hash);
+        w.digest(key);
         w.end_array();
         w.drain_into(&mut hasher);
     }

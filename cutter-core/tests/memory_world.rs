@@ -8,7 +8,7 @@ use cutter_core::memory::{Fault, FaultKind, FaultPlan, MemoryPorts, Process, Wor
 use cutter_core::port::backup::{BackupRequest, BackupScope};
 use cutter_core::port::database::{
     Begun, EffectContext, EffectKey, EffectName, ExecutorEffect, Fence, ReviewVerdict, SweepWrite, UnitQuery,
-    Verdict,
+    UnitScope, Verdict,
 };
 use cutter_core::port::{PortError, PortErrorKind};
 
@@ -211,7 +211,8 @@ fn enacted_units_are_immutable_while_their_trigger_is_on() {
     let facts = block_on(reader.structural(case.id("change set"), &case.document_id, &[])).unwrap();
     assert_eq!((facts.hash_mismatches, facts.units), (1, 4));
     assert_ne!(facts.region_sha, Some(cutter_core::digest::Digest::of(case.text.as_bytes())));
-    let query = UnitQuery { document_id: case.document_id, limit: 1, ..UnitQuery::default() };
+    let query =
+        UnitQuery { document_id: case.document_id, scope: UnitScope::Live, limit: 1, ..UnitQuery::default() };
     assert_eq!(block_on(reader.units(&query)).unwrap()[0].lifecycle_status, "enacted");
 }
 

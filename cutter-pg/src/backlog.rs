@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use cutter_core::backlog::{
     ChangeSet, Decision, Dependency, Duty, Entry, HistoryRow, Signature, VerifyResult, timeline,
 };
+use cutter_core::id::RunId;
 use cutter_core::machine::backlog::BacklogState;
 use cutter_core::port::backlog::{
     AbandonRequest, Backlog, BacklogQuery, BacklogRow, RequeueRequest, ReviewRequest, Standing, SweepBatch,
@@ -23,6 +24,32 @@ use uuid::Uuid;
 use crate::database::PgDatabase;
 use crate::error::{PORT, PgError};
 use crate::row::{get, parsed, parsed_opt, timestamp, unsigned};
+
+impl PgDatabase {
+    /// The runs that marked these entries, less those that another program marked under a name of
+    /// its own. Of an escalation the run is that of the entry that failed: it is left out.
+    ///
+    /// # Errors
+    /// The database's.
+    pub async fn runs_of(&self, entries: &[Uuid]) -> PortResult<BTreeMap<Uuid, RunId>> {
+        let entries = entries.to_vec();
+        self.read("runs_of", move |client| {
+            let rows = client.query(
+                "SELECT e.entry_id, e.run_id FROM cutter_governance.decision_backlog_entry e
+                 WHERE e.entry_id = ANY ($1) AND e.escalates_entry_id IS NULL",
+                &[&entries],
+            )?;
+            let mut runs = BTreeMap::new();
+            for row in &rows {
+                if let Ok(run_id) = get::<_, &str>(row, 1)?.parse() {
+                    runs.insert(get(row, 0)?, run_id);
+                }
+            }
+            Ok(runs)
+        })
+        .await
+    }
+}
 
 #[async_trait]
 impl Backlog for PgDatabase {

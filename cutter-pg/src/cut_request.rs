@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cutter_core::cut_request::{CutRequest, CutVerdict, ManifestFacts, Transition};
+use cutter_core::cut_request::{CutRequest, CutVerdict, ManifestFacts, Transition, same_document};
 use cutter_core::id::RunId;
 use cutter_core::port::cut_request::{
     AddRequest, ApplyOutcome, CatchUp, Cleanup, CleanupReport, CopySource, CutRequests, OnRequest,
@@ -26,6 +26,7 @@ use uuid::Uuid;
 
 use crate::connection::commit;
 use crate::database::{PgDatabase, connection, give_up_after_deadline};
+use crate::effect::conflict;
 use crate::error::{PORT, PgError};
 use crate::login::Login;
 use crate::row::{get, parsed_opt, system_time, unsigned};
@@ -163,7 +164,7 @@ impl CutRequests for PgDatabase {
     async fn verify_mark(&self, verdict: &VerifyMark) -> PortResult<RequestOutcome> {
         let v = verdict.clone();
         self.on_requests(Login::Review, "cut_request verify_mark", move |tx| {
-            moved(
+            let outcome = moved(
                 tx,
                 "SELECT cutter_governance.fn_cut_request_mark_decided($1, $2, $3, $4, $5, $6)",
                 v.cut_request_id,
@@ -175,7 +176,15 @@ impl CutRequests for PgDatabase {
                     &v.reason,
                     &system_time(v.asked.at),
                 ],
-            )
+            )?;
+            let same = same_document(&outcome.request, v.approval_doc_id.as_deref());
+            if outcome.already && v.approve && !same.ok {
+                return Err(conflict(format!(
+                    "{}: expected {}, observed {}",
+                    same.invariant, same.expected, same.observed
+                )));
+            }
+            Ok(outcome)
         })
         .await
     }

@@ -36,6 +36,7 @@ mod reader;
 pub mod restore;
 mod reviewer;
 mod row;
+mod run_rows;
 pub mod run_store;
 mod survey;
 #[cfg(feature = "testing")]

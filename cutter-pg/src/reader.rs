@@ -3,15 +3,18 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
+use cutter_core::digest::Digest;
 use cutter_core::id::RunId;
 use cutter_core::policy::PolicyRecord;
 use cutter_core::port::ask::StoredAsk;
 use cutter_core::port::database::{
-    EffectKey, EffectRecord, GrantSnapshot, PinMove, Reader, RunEvidence, SourceFacts, SourceVersionFacts,
-    StoredApproval, StoredSignature, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow,
+    CutState, EffectKey, EffectRecord, GrantSnapshot, PinMove, Reader, RunEvidence, RunRows, SourceFacts,
+    SourceVersionFacts, StoredApproval, StoredSignature, StructuralFacts, Survey, SurveyScope, UnitQuery,
+    UnitRow, UnitScope, VersionCut,
 };
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
 use cutter_core::vocabulary::Vocabulary;
+use postgres::types::ToSql;
 use postgres::{Client, GenericClient, IsolationLevel};
 use uuid::Uuid;
 
@@ -22,6 +25,7 @@ use crate::migrate::{MigrateError, Migrator};
 use crate::row::{
     EFFECT_COLUMNS, bigint, effect_record, get, parsed, parsed_opt, timestamp, timestamp_opt, unsigned,
 };
+use crate::run_rows::run_rows;
 use crate::survey;
 
 impl PgDatabase {
@@ -148,6 +152,11 @@ impl Reader for PgDatabase {
         .await
     }
 
+    async fn versions(&self, document_id: &str) -> PortResult<Vec<VersionCut>> {
+        let document_id = document_id.to_owned();
+        self.read("versions", move |client| versions(client, &document_id)).await
+    }
+
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>> {
         let query = query.clone();
         self.read("units", move |client| units(client, &query)).await
@@ -156,6 +165,29 @@ impl Reader for PgDatabase {
     async fn asks(&self, run_id: &RunId) -> PortResult<Vec<StoredAsk>> {
         let run_id = run_id.as_str().to_owned();
         self.read("asks", move |client| crate::asks::of_run(client, &run_id)).await
+    }
+
+    async fn rows(&self, run_id: &RunId) -> PortResult<Option<RunRows>> {
+        let run_id = run_id.clone();
+        self.read("rows", move |client| {
+            let mut snapshot = client
+                .build_transaction()
+                .isolation_level(IsolationLevel::RepeatableRead)
+                .read_only(true)
+                .start()?;
+            let rows = run_rows(&mut snapshot, run_id.as_str())?;
+            snapshot.rollback()?;
+            Ok(Some(rows))
+        })
+        .await
+    }
+
+    async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>> {
+        self.read("rows_digest", move |client| {
+            let statement = "SELECT cutter_governance.fn_rows_digest($1) AS digest";
+            parsed_opt(&client.query_one(statement, &[&change_set_id])?, "digest")
+        })
+        .await
     }
 
     async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence> {
@@ -207,6 +239,37 @@ pub(crate) fn source(
     }))
 }
 
+/// Where the units of each cut stand is one probe of an index: a live cut's are drafts until they
+/// are enacted, all of them.
+const VERSIONS: &str = "
+SELECT s.version_no, s.source_version_id, c.change_set_id, c.run_id, c.unit_count,
+    CASE WHEN EXISTS (SELECT FROM iu_core.information_unit u
+                      WHERE u.change_set_id = c.change_set_id AND u.lifecycle_status = 'enacted') THEN 'enacted'
+         WHEN c.live THEN 'draft' ELSE 'voided' END AS status
+FROM iu_core.source_document d
+JOIN iu_core.source_version s ON s.source_document_id = d.source_document_id
+LEFT JOIN cutter_governance.cut_change_set c
+    ON c.document_id = d.document_id AND c.source_version_id = s.source_version_id AND c.kind = 'cut'
+WHERE d.document_id = $1
+ORDER BY s.version_no, c.at, c.change_set_id";
+
+fn versions(client: &mut Client, document_id: &str) -> Result<Vec<VersionCut>, PgError> {
+    let of = |row: &postgres::Row| {
+        let cut = match get::<_, Option<Uuid>>(row, "change_set_id")? {
+            None => None,
+            Some(change_set_id) => Some(CutState {
+                change_set_id,
+                run_id: parsed(row, "run_id")?,
+                unit_count: unsigned(row, "unit_count")?,
+                status: parsed(row, "status")?,
+            }),
+        };
+        let (version_no, source_version_id) = (get(row, "version_no")?, get(row, "source_version_id")?);
+        Ok(VersionCut { version_no, source_version_id, cut })
+    };
+    client.query(VERSIONS, &[&document_id])?.iter().map(of).collect()
+}
+
 fn vocabulary(client: &mut Client) -> Result<Vocabulary, PgError> {
     let rows = client.query(
         "SELECT split_part(c.config_key, '.', 2), split_part(c.config_key, '.', 3)
@@ -248,14 +311,15 @@ pub(crate) fn find_effect(
     row.as_ref().map(effect_record).transpose()
 }
 
-/// Through the one live change set of the version, so that a page is a range of its index.
+/// The one change set that is read, so that a page is a range of its index; `{cut}` says which,
+/// `{unit}` which of its units.
 const UNITS: &str = "
 WITH cut AS (
     SELECT c.change_set_id, s.version_no
     FROM iu_core.source_document d
     JOIN iu_core.source_version s ON s.source_document_id = d.source_document_id
-    JOIN cutter_governance.cut_change_set c ON c.source_version_id = s.source_version_id AND c.live
-    WHERE d.document_id = $1 AND ($2::int IS NULL OR s.version_no = $2)
+    JOIN cutter_governance.cut_change_set c ON c.source_version_id = s.source_version_id AND c.kind = 'cut'
+    WHERE d.document_id = $1 AND ($2::int IS NULL OR s.version_no = $2) AND {cut}
     ORDER BY s.version_no DESC LIMIT 1
 )
 SELECT u.unit_id, u.change_set_id, cut.version_no, u.ordinal, u.canonical_address, u.citation_address,
@@ -268,7 +332,7 @@ CROSS JOIN LATERAL (
     SELECT w.content_hash, w.body_hash, w.content FROM iu_core.unit_version w
     WHERE w.unit_id = u.unit_id ORDER BY w.version_seq DESC LIMIT 1
 ) v
-WHERE u.lifecycle_status <> 'voided'
+WHERE {unit}
     AND ($3::text IS NULL OR u.canonical_address = $3 COLLATE \"C\" OR starts_with(u.canonical_address, $3 || '/'))
 ORDER BY u.ordinal
 LIMIT $5";
@@ -276,10 +340,20 @@ LIMIT $5";
 fn units(client: &mut Client, query: &UnitQuery) -> Result<Vec<UnitRow>, PgError> {
     let after = query.after_ordinal.map_or(Ok(-1), bigint)?;
     let limit = i64::try_from(query.limit).unwrap_or(i64::MAX);
-    let rows = client.query(
-        UNITS,
-        &[&query.document_id, &query.version_no, &query.under, &after, &limit, &query.with_content],
-    )?;
+    let (cut, unit, set) = match query.scope {
+        UnitScope::InForce => {
+            let has_enacted = "c.live AND EXISTS (SELECT FROM iu_core.information_unit e
+                WHERE e.change_set_id = c.change_set_id AND e.lifecycle_status = 'enacted')";
+            (has_enacted, "u.lifecycle_status = 'enacted'", None)
+        }
+        UnitScope::Live => ("c.live", "u.lifecycle_status <> 'voided'", None),
+        UnitScope::ChangeSet(id) => ("c.change_set_id = $7", "true", Some(id)),
+    };
+    let statement = UNITS.replace("{cut}", cut).replace("{unit}", unit);
+    let mut given: Vec<&(dyn ToSql + Sync)> =
+        vec![&query.document_id, &query.version_no, &query.under, &after, &limit, &query.with_content];
+    given.extend(set.iter().map(|id| id as &(dyn ToSql + Sync)));
+    let rows = client.query(&statement, &given)?;
     rows.iter()
         .map(|row| {
             Ok(UnitRow {

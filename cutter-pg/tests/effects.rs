@@ -10,7 +10,7 @@ use cutter_core::plan::set_digest;
 use cutter_core::port::PortErrorKind as K;
 use cutter_core::port::database::{
     EffectFacts, EffectName as N, Executor, ExecutorEffect as E, Reader, ReviewVerdict, Reviewer, UnitQuery,
-    Verdict, fact,
+    UnitScope, Verdict, fact,
 };
 use cutter_pg::login::Login;
 use futures_executor::block_on;
@@ -356,8 +356,13 @@ fn a_text_that_comes_back_is_a_version_of_its_own() {
         run.up_to_sg1();
         run.do_leg_a();
     }
-    let query =
-        UnitQuery { document_id: DOCUMENT.to_owned(), limit: 10, with_content: true, ..Default::default() };
+    let query = UnitQuery {
+        document_id: DOCUMENT.to_owned(),
+        scope: UnitScope::Live,
+        limit: 10,
+        with_content: true,
+        ..Default::default()
+    };
     let units = block_on(world.port.units(&query)).unwrap();
     assert_eq!(units.len(), 2);
     assert!(units.iter().all(|u| u.version_no == 3));

@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cutter_core::port::database::{Reader, UnitQuery};
+use cutter_core::port::database::{Reader, UnitQuery, UnitScope};
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 use support::{DOCUMENT, World, port_of, texts};
@@ -99,6 +99,7 @@ fn a_run_among_other_documents_scans_no_table_of_units() {
     run.do_sg2();
     let query = UnitQuery {
         document_id: DOCUMENT.to_owned(),
+        scope: UnitScope::Live,
         limit: 5,
         after_ordinal: Some(3),
         ..Default::default()

@@ -198,6 +198,21 @@ impl Deployment {
         finish(self.command(arguments))
     }
 
+    /// Runs a command as people do, without `--json`.
+    #[must_use]
+    pub fn people(&self, arguments: &[&str]) -> Ran {
+        let mut command = Command::new(binary());
+        prepare(&mut command, self.home.path());
+        command.arg("--home").arg(self.home.path()).args(arguments);
+        finish(command)
+    }
+
+    /// A command to type as it is printed for this home.
+    #[must_use]
+    pub fn typed(&self, command: &str) -> String {
+        command.replacen("cutter ", &format!("cutter --home {} ", self.home.path().display()), 1)
+    }
+
     /// Starts a command.
     #[must_use]
     pub fn start(&self, arguments: &[&str]) -> Running {

@@ -9,6 +9,7 @@ use cutter_core::driver::{
     self, DriveError, Driven, Outcome, Ports, ResumeOptions, ask_for_stop, stop_kinds,
 };
 use cutter_core::id::RunId;
+use cutter_core::inspect::recover::unknown_to;
 use cutter_core::inspect::restore::{Copies, recorded};
 use cutter_core::memory::{World, block_on};
 use cutter_core::naming::EscalationKind;
@@ -81,7 +82,21 @@ impl Scenario {
 
     /// Resumes in a process of its own.
     pub fn resumed(&self, run_id: &RunId) -> Driven {
-        self.resume(&self.ports(), run_id).expect("resume ends in an outcome")
+        let driven = self.resume(&self.ports(), run_id).expect("resume ends in an outcome");
+        self.assert_knows(&driven);
+        driven
+    }
+
+    /// Where a run rests, its record knows of everything that happened to it in the database.
+    fn assert_knows(&self, driven: &Driven) {
+        let evidence =
+            block_on(self.ports().reader.evidence(&driven.sidecar.run_id)).expect("evidence reads");
+        assert_eq!(
+            unknown_to(&driven.sidecar, &evidence, &[]),
+            Vec::<String>::new(),
+            "{}",
+            driven.sidecar.state
+        );
     }
 
     /// Resumes with a named approval.

@@ -10,11 +10,12 @@ use cutter_core::driver::{Outcome, Ports, policy_of};
 use cutter_core::gate::Check;
 use cutter_core::inspect::recover::unknown_to;
 use cutter_core::inspect::verify::{
-    self, ApprovalFact, DatabaseFacts, DocumentFact, RecordFacts, documents, one_document_per_phase,
+    self, ApprovalFact, Approvals, DatabaseFacts, DocumentFact, RecordFacts, documents,
+    one_document_per_phase,
 };
 use cutter_core::inspect::{Claims, Summary, why};
 use cutter_core::naming::RUNS_INDEX_PATH;
-use cutter_core::port::database::UnitQuery;
+use cutter_core::port::database::{UnitQuery, UnitScope};
 use cutter_core::port::run_store::LockHolder;
 use cutter_core::port::signer::SignatureFacts;
 use cutter_core::sidecar::{Sidecar, TransitionRecord};
@@ -29,6 +30,7 @@ struct Facts {
     documents: Vec<DocumentFact>,
     approvals: Vec<ApprovalFact>,
     line: Option<String>,
+    paths: Vec<String>,
     database: DatabaseFacts,
 }
 
@@ -61,6 +63,7 @@ fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
     let (documents, approvals) = (documents.collect(), approvals.collect());
     let units = block_on(ports.reader.units(&UnitQuery {
         document_id: sidecar.document_id.clone(),
+        scope: UnitScope::Live,
         limit: 1000,
         with_content: true,
         ..UnitQuery::default()
@@ -77,11 +80,15 @@ fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
         documents,
         approvals,
         line: block_on(ports.kb.index_line(RUNS_INDEX_PATH, run.as_str())).unwrap(),
+        paths: block_on(ports.kb.list(sidecar.kb_folder.as_deref().unwrap())).unwrap(),
         database: DatabaseFacts {
             evidence: block_on(ports.reader.evidence(run)).unwrap(),
             units: units.unwrap(),
             source: block_on(ports.reader.source_text(sidecar.source_version_id.unwrap())).ok(),
             public_keys: BTreeMap::new(),
+            rows: None,
+            rows_digest: block_on(ports.reader.rows_digest(sidecar.pin_uuid("change_set_id").unwrap()))
+                .unwrap(),
         },
     }
 }
@@ -90,7 +97,18 @@ fn judge(facts: &Facts) -> Vec<Check> {
     let mut checks = verify::record(&facts.record);
     checks.extend(documents(&facts.documents));
     checks.extend(one_document_per_phase(&facts.record.sidecar));
-    checks.extend(verify::approvals(&facts.claims, &facts.approvals));
+    let keys = Approvals { brought: Vec::new(), has_keys: true };
+    checks.extend(verify::approvals(&facts.claims, &facts.approvals, &facts.database.evidence, &keys).0);
+    checks.extend(verify::rows_signed(&facts.approvals, facts.database.rows_digest.as_ref()).0);
+    let line = facts.line.as_deref();
+    checks.push(verify::record_is_newest(
+        &facts.record.sidecar,
+        &facts.database.evidence,
+        &facts.paths,
+        line,
+    ));
+    checks.extend(verify::phase_documents(&facts.claims, &facts.paths, None));
+    checks.push(verify::no_strays(&facts.paths, &[]));
     checks.extend(verify::index(&facts.claims, facts.line.as_deref()));
     checks.extend(verify::database(&facts.claims, &facts.database));
     checks
@@ -184,6 +202,20 @@ const SPOILERS: &[Spoiler] = &[
     ("verify.backlog.status", |f| f.database.evidence.entry_status = None),
     ("verify.backlog.history_whole", |f| f.database.evidence.history[1].0 = "x".into()),
     ("verify.change_set.voided", |f| f.database.evidence.voided = true),
+    ("verify.approval.SG_cut_authz.there", |f| f.claims.approvals.clear()),
+    ("verify.approval.SG_lifecycle_authz.there", |f| f.claims.approvals.truncate(1)),
+    ("verify.approval.SG_cut_authz.1.unedited", |f| f.approvals[0].found = None),
+    ("verify.approval.SG_cut_authz.1.signature", |f| {
+        f.approvals[0].record.fingerprint.clear();
+        f.approvals[0].signature = Some(SignatureFacts::Unsigned { text: String::new() });
+    }),
+    ("verify.units.rows_digest.SG_cut_authz", |f| f.database.rows_digest = Some(Digest::of(b"x"))),
+    ("verify.units.rows_digest.SG_lifecycle_authz", |f| f.database.rows_digest = None),
+    ("verify.units.writer_digest", |f| f.database.units[0].unit_kind = "x".into()),
+    ("verify.record.newest", |f| f.record.sidecar.documents = Vec::new().into()),
+    ("verify.record.newest", |f| f.record.sidecar.sovereign_approvals.clear()),
+    ("verify.documents.one_for_each_phase", |f| f.paths.retain(|p| !p.contains("/02-mark"))),
+    ("verify.documents.no_strays", |f| f.paths.push("knowledge/12-forged.md".into())),
     ("verify.documents.one_per_passed_phase", |f| {
         f.record.sidecar.phases.get_mut("mark").unwrap().kb_doc_id = None;
     }),

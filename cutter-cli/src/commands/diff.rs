@@ -21,7 +21,8 @@ use crate::render::{self, BAD, DIM, Each, GOOD, HEAD, WARN, name, paint};
 /// Show what becomes of each unit from OLD to NEW.
 ///
 /// OLD and NEW are two versions of one document: files, cut as `cutter plan` cuts them, or
-/// `db:ID` for the stored units of a document (`db:ID@N` for those of its version N).
+/// `db:ID` for what is in force of a document (`db:ID@N`: as its version N enacted it; `:draft` or
+/// `:voided` behind either for what is not in force).
 ///
 /// Each unit is one of:
 ///
@@ -45,6 +46,7 @@ Examples:
   cutter diff charter-2024.md charter.md --document-id CITY-CHARTER
   cutter diff db:CITY-CHARTER charter.md        # before a new version is cut
   cutter diff db:CITY-CHARTER@1 db:CITY-CHARTER@2 --format table
+  cutter diff db:CITY-CHARTER db:CITY-CHARTER:draft    # what waits for SG2
   cutter diff old.md new.md --text              # with the lines that differ
   cutter diff old.md new.md --json | jq '.units[] | select(.class == \"renumbered\")'
   cutter diff old.md new.md --exit-code         # 0 if they are the same, else 6"

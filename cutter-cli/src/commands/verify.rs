@@ -1,35 +1,42 @@
 //! `cutter verify`: everything once more, from the evidence.
 
+mod documents;
 mod gather;
 
+use std::path::PathBuf;
+
 use clap::Args;
-use cutter_core::gate::Check;
-use cutter_core::inspect::verify::LIMITS;
+use cutter_core::inspect::verify::{Allowed, Answer, Judged, LIMITS, NotChecked, Verification};
 use serde::Serialize;
 
-use self::gather::gather;
+pub(crate) use self::gather::stored;
+use self::gather::{Text, gather};
 use crate::app::Context;
 use crate::commands::RunArg;
 use crate::config::Config;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::render::{BAD, DIM, GOOD, HEAD, WARN, paint};
+use crate::render::{BAD, DIM, GOOD, HEAD, WARN, name, paint};
+use crate::wire;
 
 /// Re-check a run from its evidence.
 ///
-/// The record's chain and digest, the signature on its creation, every document in the
-/// knowledge base against its recorded sha256, the approvals' signatures, executor's and
-/// verifier's signatures, and the database's rows: the units put together are the source
-/// region, byte for byte. Exit code 6 if anything does not match.
+/// What must be there follows from how far any source shows that the run came: its record, the
+/// knowledge base, the runs index, the database. The record's chain and digest, the signature
+/// on its creation, every document against its recorded sha256, the approvals and their
+/// signatures, executor's and verifier's signatures, and the database's rows: the units put
+/// together are the source region, byte for byte, and their rows are those that the approvals
+/// name.
 ///
-/// Without the run's folder it checks what the documents say; without a database (or with
-/// --no-database) what the documents and the record say. It needs public keys and a reading
-/// login only.
+/// Each item holds, fails, or is not checked. Exit code 0 only if all hold, 6 if one fails, 7
+/// if none fails but something that must be checked could not be: without the run's folder or
+/// without a database that is always so. It needs public keys and a reading login only.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   cutter verify --run-id RUN
   cutter verify --run-id RUN -v                 # every check, passed ones too
+  cutter verify --run-id RUN --approver ada.asc # believe nobody else's approval
   CUTTER_KB_DIR=/mnt/kb CUTTER_DSN_READER=postgres://… cutter verify --run-id RUN --json")]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
@@ -37,16 +44,26 @@ pub(crate) struct VerifyArgs {
     /// Leave the database out.
     #[arg(long)]
     pub(crate) no_database: bool,
+    /// An approver's public key, brought along: only approvals by such keys count. May be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) approver: Vec<PathBuf>,
 }
 
 /// The verdict.
 #[derive(Debug, Serialize)]
 pub(crate) struct Verified {
     run_id: String,
+    /// Everything holds, and everything was checked.
     pub(crate) ok: bool,
-    pub(crate) checks: Vec<Check>,
+    pub(crate) answer: Answer,
+    /// Who allowed what, and when.
+    allowed: Vec<Allowed>,
+    /// Over which text.
+    #[serde(flatten)]
+    text: Text,
+    pub(crate) checks: Vec<Judged>,
     /// What could not be looked at, and so was not checked.
-    pub(crate) not_checked: Vec<String>,
+    pub(crate) not_checked: Vec<NotChecked>,
     /// New foundings of the policy, and what of it does not hold.
     notices: Vec<String>,
     /// What no check can show.
@@ -55,28 +72,78 @@ pub(crate) struct Verified {
 
 pub(crate) fn run(cx: &Context, args: &VerifyArgs) -> Outcome {
     let verified = verify_with(&cx.config()?, args)?;
-    let exit = if verified.ok { Exit::DONE } else { Exit::EVIDENCE };
+    let exit = match verified.answer {
+        Answer::Holds => Exit::DONE,
+        Answer::Fails => Exit::EVIDENCE,
+        Answer::Incomplete => Exit::INCOMPLETE,
+    };
     cx.out.result_as(exit, || people(cx, &verified), &verified)
 }
 
 /// Reads and judges.
 pub(crate) fn verify_with(config: &Config, args: &VerifyArgs) -> Result<Verified, Failure> {
-    let gathered = gather(config, &args.run.run_id, !args.no_database)?;
-    let ok = !gathered.checks.is_empty() && gathered.checks.iter().all(|check| check.ok);
+    let brought: Vec<_> =
+        args.approver.iter().map(|path| wire::load_public(path)).collect::<Result<_, _>>()?;
+    let gathered = gather(config, &args.run.run_id, !args.no_database, &brought)?;
+    let verification = Verification::of(gathered.checks, gathered.not_checked);
     Ok(Verified {
         run_id: args.run.run_id.to_string(),
-        ok,
-        checks: gathered.checks,
-        not_checked: gathered.not_checked,
+        ok: verification.answer == Answer::Holds,
+        answer: verification.answer,
+        allowed: gathered.allowed,
+        text: gathered.text,
+        checks: verification.checks,
+        not_checked: verification.not_checked,
         notices: gathered.notices,
         limits: LIMITS,
     })
 }
 
+/// Who allowed what, when, over which text: the first line.
+fn said(verified: &Verified) -> String {
+    let text = &verified.text;
+    let mut line = name(&text.document_id).to_string();
+    if let Some(version) = &text.version {
+        line.push_str(&format!(" version {}", name(version)));
+    }
+    if let Some(sha256) = &text.source_sha256 {
+        line.push_str(&format!(" (sha256 {})", name(sha256)));
+    }
+    let word = |allowed: &Allowed| {
+        let what = match allowed.gate.as_str() {
+            "SG_cut_authz" => "the cut",
+            "SG_lifecycle_authz" => "the enactment",
+            _ => "going on, or a void",
+        };
+        let did = match allowed.decision.as_str() {
+            "approve" => "allowed",
+            "defer" => "deferred",
+            _ => "refused",
+        };
+        let at = allowed.signed_at.map_or(String::new(), |at| format!(" at {at}"));
+        format!("{} {did} {what}{at}", name(&allowed.actor))
+    };
+    let words: Vec<String> = verified.allowed.iter().map(word).collect();
+    match words.is_empty() {
+        true => line + ": nobody is shown to have allowed anything",
+        false => format!("{line}: {}", words.join("; ")),
+    }
+}
+
 fn people(cx: &Context, verified: &Verified) -> String {
-    let mut text = format!("{}\n", paint(HEAD, &verified.run_id));
-    for check in &verified.checks {
-        if !check.ok {
+    let mut text = format!("{}\n{}\n", said(verified), paint(HEAD, &verified.run_id));
+    for Judged { check, follows_from } in &verified.checks {
+        if check.ok {
+            if cx.out.is_verbose(1) {
+                text.push_str(&format!("{} {}\n", paint(GOOD, "pass "), check.invariant));
+            }
+        } else if let Some(cause) = follows_from {
+            text.push_str(&format!(
+                "{} {}\n       follows from {cause}\n",
+                paint(BAD, "FAIL "),
+                check.invariant
+            ));
+        } else {
             text.push_str(&format!(
                 "{} {}\n       expected {}\n       observed {}\n",
                 paint(BAD, "FAIL "),
@@ -84,28 +151,33 @@ fn people(cx: &Context, verified: &Verified) -> String {
                 check.expected,
                 check.observed
             ));
-        } else if cx.out.is_verbose(1) {
-            text.push_str(&format!("{} {}\n", paint(GOOD, "pass "), check.invariant));
         }
     }
     for line in &verified.notices {
         text.push_str(&format!("{} {line}\n", paint(WARN, "notice:")));
     }
-    for line in &verified.not_checked {
-        text.push_str(&format!("{} {line}\n", paint(WARN, "not checked:")));
-    }
-    let failed = verified.checks.iter().filter(|c| !c.ok).count();
-    let total = verified.checks.len();
-    if verified.ok {
-        text.push_str(&format!("{} all {total} checks hold\n", paint(GOOD, "ok")));
-    } else {
-        text.push_str(&format!("{} {failed} of {total} checks do not hold\n", paint(BAD, "mismatch")));
-        text.push_str(&format!("{} cutter why --run-id {}\n", paint(HEAD, "next:"), verified.run_id));
-    }
     text.push_str(&paint(DIM, "What no check can show:"));
     text.push('\n');
     for limit in verified.limits {
         text.push_str(&format!("{}\n", paint(DIM, format!("- {limit}"))));
+    }
+    let failed = verified.checks.iter().filter(|j| !j.check.ok).count();
+    let total = verified.checks.len();
+    match verified.answer {
+        Answer::Holds => text.push_str(&format!("{} all {total} checks hold\n", paint(GOOD, "ok"))),
+        Answer::Incomplete => text.push_str(&format!(
+            "{} all {total} checks hold, but not everything was checked\n",
+            paint(WARN, "incomplete")
+        )),
+        Answer::Fails => {
+            text.push_str(&format!("{} {failed} of {total} checks do not hold\n", paint(BAD, "mismatch")));
+            text.push_str(&format!("{} cutter why --run-id {}\n", paint(HEAD, "next:"), verified.run_id));
+        }
+    }
+    for item in &verified.not_checked {
+        let needs =
+            if item.to_check.is_empty() { String::new() } else { format!("; needs {}", item.to_check) };
+        text.push_str(&format!("{} {}: {}{needs}\n", paint(WARN, "not checked:"), item.item, item.why));
     }
     text
 }

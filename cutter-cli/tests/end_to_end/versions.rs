@@ -26,7 +26,7 @@ fn the_request_and_the_command_show_what_a_new_version_changes() {
     // before it is cut
     let shown = bench.run(&["diff", "db:HOUSE", new]).expect(0);
     let shown = String::from_utf8(shown.stdout).unwrap();
-    assert!(shown.contains("db:HOUSE@1 (enacted)"), "{shown}");
+    assert!(shown.contains("db:HOUSE@1 (in force)"), "{shown}");
     assert!(shown.contains("4 → 5 units: 2 same, 1 new, 1 renumbered, 1 possibly renumbered"), "{shown}");
     let document = bench.run(&["diff", "db:HOUSE@1", new, "--json", "--exit-code"]).expect(6).json();
     let stored = &document["units"][1]["old"];
@@ -39,6 +39,7 @@ fn the_request_and_the_command_show_what_a_new_version_changes() {
     assert!(lines.contains("-Nobody sings") && lines.contains("+Nobody sings"), "{lines}");
     bench.run(&["diff", "db:NOBODY", new]).expect(2);
     bench.run(&["diff", "db:HOUSE@7", new]).expect(2);
+    bench.run(&["diff", "db:HOUSE:draft", new]).expect(2);
 
     // at the first gate
     let cut = bench.run(&["orchestrate", "cut", "--document-id", "HOUSE", "--json"]).expect(0).json();
@@ -60,9 +61,9 @@ fn the_request_and_the_command_show_what_a_new_version_changes() {
     bench.approve(run, "cut");
     let drafts = bench.resume(run).expect(0).json();
     assert_eq!(drafts["state"], "awaiting_lifecycle_authorization", "{drafts}");
-    let stored = bench.run(&["diff", "db:HOUSE@1", "db:HOUSE@2", "--json"]).expect(0).json();
+    let stored = bench.run(&["diff", "db:HOUSE@1", "db:HOUSE@2:draft", "--json"]).expect(0).json();
     assert_eq!(stored["summary"], document["summary"]);
     assert_eq!(stored["new"]["lifecycle_status"], "draft");
-    let same = bench.run(&["diff", new, "db:HOUSE", "--exit-code"]).expect(0);
+    let same = bench.run(&["diff", new, "db:HOUSE:draft", "--exit-code"]).expect(0);
     assert!(String::from_utf8_lossy(&same.stdout).contains("5 units, all the same"));
 }

@@ -10,15 +10,16 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::life::Life;
+use crate::digest::Digest;
 use crate::id::RunId;
 use crate::policy::PolicyRecord;
 use crate::port::PortResult;
 use crate::port::ask::{AnswerWrite, AskWrite, StoredAsk};
 use crate::port::database::{
     Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
-    GrantSnapshot, PendingEffect, PinMove, Reader, Registered, ReviewWrite, Reviewer, RunEvidence,
+    GrantSnapshot, PendingEffect, PinMove, Reader, Registered, ReviewWrite, Reviewer, RunEvidence, RunRows,
     SourceFacts, SourceRegistration, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow, Verdict,
-    Verifier, WriteVerifyWrite,
+    Verifier, VersionCut, WriteVerifyWrite,
 };
 use crate::vocabulary::Vocabulary;
 
@@ -81,12 +82,24 @@ impl Reader for Struck<dyn Reader> {
         self.life.call(PORT, "structural", work).await
     }
 
+    async fn versions(&self, document_id: &str) -> PortResult<Vec<VersionCut>> {
+        self.life.call(PORT, "versions", self.inner.versions(document_id)).await
+    }
+
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>> {
         self.life.call(PORT, "units", self.inner.units(query)).await
     }
 
     async fn asks(&self, run_id: &RunId) -> PortResult<Vec<StoredAsk>> {
         self.life.call(PORT, "asks", self.inner.asks(run_id)).await
+    }
+
+    async fn rows(&self, run_id: &RunId) -> PortResult<Option<RunRows>> {
+        self.life.call(PORT, "rows", self.inner.rows(run_id)).await
+    }
+
+    async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>> {
+        self.life.call(PORT, "rows_digest", self.inner.rows_digest(change_set_id)).await
     }
 
     async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence> {

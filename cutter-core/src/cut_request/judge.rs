@@ -37,6 +37,11 @@ pub static RULES: &[Rule] = &[
         "an approval names the document in which it was given",
         "spec 5 VERIFY_MARK",
     ),
+    rule(
+        "verify_mark.same_document",
+        "an approval that is given again names the same document",
+        "spec 4 AG-EXE-01 5",
+    ),
     rule("verify_mark.reason", "a rejection says why", "spec 5 VERIFY_MARK"),
     rule("cut.mark_verified", "what is cut was copied, marked and approved", "spec 5 CUT, D35"),
     rule("cut.run_free", "a run cuts for one request", "DESIGN §2"),
@@ -241,7 +246,8 @@ fn verify_mark(
     let is_approval = verdict == MarkVerdict::Approved;
     let stands = request.mark_verdict == Some(verdict);
     if stands && (is_approval || request.status == S::MarkRejected) {
-        return Judgement::Replay;
+        let same = same_document(request, approval_doc_id);
+        return if same.ok || !is_approval { Judgement::Replay } else { refused(vec![same]) };
     }
     let trigger = if is_approval { T::MarkApprove } else { T::MarkReject };
     moves(request.status, &[trigger], || {
@@ -250,6 +256,20 @@ fn verify_mark(
             Check::truth("verify_mark.reason", is_approval || is_said(reason)),
         ]
     })
+}
+
+/// An approval of a mark that stands already was given in this document, too: another one is another
+/// word, and not the same again.
+#[must_use]
+pub fn same_document(request: &CutRequest, approval_doc_id: Option<&str>) -> Check {
+    let recorded = request.mark_approval_doc_id.as_deref();
+    let shown = |document: Option<&str>| String::from(document.unwrap_or(ABSENT));
+    Check::new(
+        "verify_mark.same_document",
+        shown(recorded),
+        shown(approval_doc_id),
+        recorded == approval_doc_id,
+    )
 }
 
 fn is_marked(request: &CutRequest) -> Check {

@@ -18,7 +18,9 @@ use crate::digest::Digest;
 use crate::id::RunId;
 use crate::intent::Intent;
 use crate::machine::run::{Phase, RunState, Stage};
-use crate::port::effect::{EffectKey, EffectName, Verdict};
+use crate::plan::set_digest;
+use crate::port::database::{Lifecycle, UnitQuery, UnitScope};
+use crate::port::effect::{EffectKey, EffectName, Verdict, fact};
 use crate::port::run_store::{Beginning, Claim, StoredRevision};
 use crate::port::{CasOutcome, PortError, PortErrorKind};
 use crate::settings::RunSettings;
@@ -168,14 +170,21 @@ async fn replay_check(ports: &Ports, document_id: &str) -> Result<Replay, DriveE
     }
 }
 
-/// Layers 2 and 3: the database holds this run's leg A and enactment, under its decision.
+/// Layers 2 and 3: the database holds this run's leg A and enactment, under its decision, and the
+/// very rows that were enacted.
 async fn layers_agree(ports: &Ports, sidecar: &Sidecar) -> Result<bool, DriveError> {
+    let mut digested = None;
     for effect in [EffectName::LegA, EffectName::LegB, EffectName::WriteVerify, EffectName::Enact] {
         let key = EffectKey { run_id: sidecar.run_id.clone(), effect, occurrence: 1 };
         match ports.reader.effect(&key).await? {
-            Some(record) if record.verdict == Verdict::Commit => {}
+            Some(record) if record.verdict == Verdict::Commit => {
+                digested = record.facts.values.get(fact::ROWS_DIGEST).cloned().or(digested);
+            }
             _ => return Ok(false),
         }
+    }
+    if !rows_stand(ports, sidecar, digested.as_deref()).await? {
+        return Ok(false);
     }
     let evidence = ports.reader.evidence(&sidecar.run_id).await?;
     let decision = sidecar.context_pins.get("review_decision_id");
@@ -183,6 +192,27 @@ async fn layers_agree(ports: &Ports, sidecar: &Sidecar) -> Result<bool, DriveErr
         a.gate == "SG_lifecycle_authz" && a.review_decision_id.map(|id| id.to_string()).as_ref() == decision
     });
     Ok(recorded && !evidence.voided && evidence.entry_status.as_deref() == Some("verified_complete"))
+}
+
+/// Every unit stands enacted as it was: by its status, the digest of the set, and the digest of the
+/// rows that enactment recorded, if it did.
+async fn rows_stand(ports: &Ports, sidecar: &Sidecar, digested: Option<&str>) -> Result<bool, DriveError> {
+    let Ok(change_set_id) = sidecar.pin_uuid("change_set_id") else { return Ok(false) };
+    let query = UnitQuery {
+        document_id: sidecar.document_id.clone(),
+        scope: UnitScope::ChangeSet(change_set_id),
+        limit: u64::from(u32::MAX),
+        ..UnitQuery::default()
+    };
+    let units = ports.reader.units(&query).await?;
+    let set = set_digest(units.iter().map(|u| (u.canonical_address.as_str(), &u.content_hash)));
+    let pinned = sidecar.context_pins.get("unit_set_digest");
+    let is_enacted = units.iter().all(|u| u.lifecycle_status == Lifecycle::Enacted.as_str());
+    if !is_enacted || pinned.map(String::as_str) != Some(set.to_hex().as_str()) {
+        return Ok(false);
+    }
+    let stored = ports.reader.rows_digest(change_set_id).await?.map(|digest| digest.to_hex());
+    Ok(digested.is_none_or(|digested| stored.as_deref() == Some(digested)))
 }
 
 async fn conflict(ports: &Ports, document_id: &str, claim: Option<Claim>) -> Result<DriveError, DriveError> {

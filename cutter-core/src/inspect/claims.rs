@@ -14,7 +14,7 @@ use crate::machine::run::{Phase, RunState, Stage};
 use crate::naming::DocumentName;
 use crate::port::database::RunEvidence;
 use crate::port::effect::EffectName;
-use crate::sidecar::{ApprovalRecord, PhaseResult, Sidecar};
+use crate::sidecar::{ApprovalRecord, Mode, PhaseResult, Sidecar};
 
 /// Name of the row of the cut text among the pins.
 const SOURCE_VERSION_ID: &str = "source_version_id";
@@ -34,6 +34,10 @@ pub struct Claims {
     pub stage: Option<Stage>,
     /// Whether it was voided.
     pub voided: bool,
+    /// Whether it writes at all: a dry run leaves nothing anywhere.
+    pub live: bool,
+    /// Whether a source shows that its units were enacted.
+    pub enacted: bool,
     /// Who may approve, and how: never what the record says, so whoever checks sets it.
     pub policy: ApprovalPolicy,
     /// Fingerprint of the key that signed its creation, if that is known.
@@ -76,6 +80,8 @@ impl Claims {
             passed: Phase::ALL.iter().copied().filter(passed).collect(),
             stage: sidecar.run_state().ok().and_then(|s| s.stage()),
             voided: matches!(sidecar.run_state(), Ok(RunState::Voided { .. })),
+            live: sidecar.mode == Mode::Live,
+            enacted: false,
             policy: ApprovalPolicy::nobody(),
             creator: Some(sidecar.creation.fingerprint.clone()),
             approvals: sidecar.sovereign_approvals.clone(),
@@ -128,6 +134,8 @@ impl Claims {
             document_id,
             stage: phases.last().map(|(phase, _)| phase.to()),
             voided: false,
+            live: true,
+            enacted: false,
             passed: phases.iter().map(|(phase, _)| *phase).collect(),
             pins,
             policy,
@@ -146,7 +154,13 @@ impl Claims {
     /// Whether its units are enacted: its stage says so, or the result of the phase that did it.
     #[must_use]
     pub fn is_enacted(&self) -> bool {
-        self.stage.is_some_and(Stage::is_enacted) || self.has_passed(Phase::LifecycleEnact)
+        self.enacted || self.stage.is_some_and(Stage::is_enacted) || self.has_passed(Phase::LifecycleEnact)
+    }
+
+    /// Another source shows that it came this far: then everything before it must be there.
+    pub fn reach(&mut self, stage: Stage) {
+        self.passed.extend(Phase::ALL.iter().copied().filter(|phase| phase.to() <= stage));
+        self.stage = self.stage.max(Some(stage));
     }
 
     /// A pin's text; empty if it is not there, which fits nothing.

@@ -36,6 +36,23 @@ pub struct Why {
     pub next: Vec<String>,
 }
 
+impl Why {
+    /// The record that was asked is older than what happened since: that is the answer. Nothing if
+    /// nothing did.
+    pub fn is_older_than(&mut self, happened: Vec<String>) {
+        if happened.is_empty() {
+            return;
+        }
+        "its record is older than what happened since: an older copy was put back"
+            .clone_into(&mut self.condition);
+        self.details = happened;
+        self.next = vec![
+            format!("cutter orchestrate recover --run-id {}", self.run_id),
+            format!("cutter verify --run-id {}", self.run_id),
+        ];
+    }
+}
+
 /// Says why. `requested` is the last stop request, honoured or not.
 #[must_use]
 pub fn why(sidecar: &Sidecar, holder: Option<&LockHolder>, requested: Option<&StopRequest>) -> Why {

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use async_trait::async_trait;
 use uuid::Uuid;
 
-use super::rows::{DocumentRow, FenceRow, Lifecycle, Tables, VersionRow};
+use super::rows::{DocumentRow, FenceRow, Lifecycle, Tables, UnitRecord, VersionRow};
 use super::transaction::{Effect, Performed, Written, assert_fence, perform, record};
 use super::world::{Data, Process};
 use super::{asks, observe};
@@ -22,10 +22,10 @@ use crate::id::RunId;
 use crate::policy::PolicyRecord;
 use crate::port::ask::{AnswerWrite, AskWrite, StoredAsk};
 use crate::port::database::{
-    Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
+    Begun, CutState, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
     GrantSnapshot, PendingEffect, Reader, Registered, ReviewWrite, Reviewer, RunEvidence, SourceFacts,
     SourceRegistration, SourceVersionFacts, StoredApproval, StoredSignature, StructuralFacts, Survey,
-    SurveyScope, UnitQuery, UnitRow, Verdict, Verifier, WriteVerifyWrite,
+    SurveyScope, UnitQuery, UnitRow, UnitScope, Verdict, Verifier, VersionCut, WriteVerifyWrite,
 };
 use crate::port::{PortError, PortErrorKind, PortResult};
 use crate::vocabulary::Vocabulary;
@@ -100,12 +100,20 @@ impl Reader for MemoryDatabase {
         })
     }
 
+    async fn versions(&self, document_id: &str) -> PortResult<Vec<VersionCut>> {
+        self.0.call(PORT, "versions", |data| Ok(versions(&data.tables, document_id)))
+    }
+
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>> {
         self.0.call(PORT, "units", |data| Ok(units(&data.tables, query)))
     }
 
     async fn asks(&self, run_id: &RunId) -> PortResult<Vec<StoredAsk>> {
         self.0.call(PORT, "asks", |data| Ok(asks::of_run(&data.tables, run_id)))
+    }
+
+    async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>> {
+        self.0.call(PORT, "rows_digest", |data| Ok(observe::rows_digest(&data.tables, change_set_id)))
     }
 
     async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence> {
@@ -129,17 +137,54 @@ fn source(tables: &Tables, document_id: &str) -> Option<SourceFacts> {
     })
 }
 
-/// Live units only: what a void left behind is history.
+fn versions(tables: &Tables, document_id: &str) -> Vec<VersionCut> {
+    let mut rows: Vec<VersionCut> = Vec::new();
+    let mut stored: Vec<_> = tables.versions.values().filter(|v| v.document_id == document_id).collect();
+    stored.sort_by_key(|v| v.version_no);
+    for version in stored {
+        let mut cuts: Vec<_> = tables
+            .change_sets
+            .values()
+            .filter(|c| c.kind == "cut" && c.source_version_id == version.source_version_id)
+            .collect();
+        cuts.sort_by_key(|c| (c.at, c.change_set_id));
+        let of = |cut| VersionCut {
+            version_no: version.version_no,
+            source_version_id: version.source_version_id,
+            cut,
+        };
+        if cuts.is_empty() {
+            rows.push(of(None));
+        }
+        rows.extend(cuts.into_iter().map(|c| {
+            let units = observe::units_of(tables, c.change_set_id);
+            let status = if units.iter().any(|u| u.lifecycle_status == Lifecycle::Enacted) {
+                Lifecycle::Enacted
+            } else if tables.voids.values().any(|v| v.change_set_id == c.change_set_id) {
+                Lifecycle::Voided
+            } else {
+                Lifecycle::Draft
+            };
+            let (change_set_id, run_id) = (c.change_set_id, c.run_id.clone());
+            of(Some(CutState { change_set_id, run_id, unit_count: units.len() as u64, status }))
+        }));
+    }
+    rows
+}
+
+/// The units of one version: the newest that the scope has, unless one is named.
 fn units(tables: &Tables, query: &UnitQuery) -> Vec<UnitRow> {
     let number = |id: &Uuid| tables.versions.get(id).map_or(0, |v| v.version_no);
-    let live: Vec<_> = tables
-        .units
-        .values()
-        .filter(|u| u.document_id == query.document_id && u.lifecycle_status != Lifecycle::Voided)
-        .collect();
-    let newest = live.iter().map(|u| number(&u.source_version_id)).max();
+    let is_meant = |u: &UnitRecord| match query.scope {
+        UnitScope::InForce => u.lifecycle_status == Lifecycle::Enacted,
+        UnitScope::Live => u.lifecycle_status != Lifecycle::Voided,
+        UnitScope::ChangeSet(id) => u.change_set_id == id,
+    };
+    let meant: Vec<_> =
+        tables.units.values().filter(|u| u.document_id == query.document_id && is_meant(u)).collect();
+    let newest = meant.iter().map(|u| number(&u.source_version_id)).max();
     let Some(version_no) = query.version_no.or(newest) else { return Vec::new() };
-    let mut rows: Vec<_> = live
+    let mut rows: Vec<_> = meant
         .into_iter()
         .filter(|u| number(&u.source_version_id) == version_no)
         .filter(|u| query.under.as_ref().is_none_or(|under| observe::is_under(&u.canonical_address, under)))

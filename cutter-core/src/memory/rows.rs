@@ -19,6 +19,7 @@ use crate::digest::Digest;
 use crate::id::RunId;
 use crate::machine::backlog::BacklogState;
 use crate::port::ask::StoredAsk;
+pub(super) use crate::port::database::Lifecycle;
 use crate::port::effect::{EffectKey, EffectRecord, ReviewVerdict};
 
 #[derive(Debug, Clone, Serialize)]
@@ -186,24 +187,6 @@ pub(super) struct UnitRecord {
     pub(super) idempotency_key: Digest,
     #[serde(serialize_with = "as_hex")]
     pub(super) content: Arc<Vec<u8>>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum Lifecycle {
-    Draft,
-    Enacted,
-    Voided,
-}
-
-impl Lifecycle {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Draft => "draft",
-            Self::Enacted => "enacted",
-            Self::Voided => "voided",
-        }
-    }
 }
 
 #[derive(Debug, Clone, Serialize)]

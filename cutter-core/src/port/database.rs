@@ -181,12 +181,66 @@ pub struct StructuralFacts {
     pub forbidden: u64,
 }
 
+/// Where a unit stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Lifecycle {
+    /// Written, but not enacted: it waits, or was refused.
+    Draft,
+    /// Enacted.
+    Enacted,
+    /// Voided before it was enacted.
+    Voided,
+}
+
+impl Lifecycle {
+    /// As it is stored.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Draft => "draft",
+            Self::Enacted => "enacted",
+            Self::Voided => "voided",
+        }
+    }
+}
+
+impl core::fmt::Display for Lifecycle {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl core::str::FromStr for Lifecycle {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        [Self::Draft, Self::Enacted, Self::Voided]
+            .into_iter()
+            .find(|l| l.as_str() == text)
+            .ok_or_else(|| alloc::format!("lifecycle status {text:?}: expected draft, enacted or voided"))
+    }
+}
+
+/// Which cut of a document is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UnitScope {
+    /// What is in force: the enacted units of the newest version that has any.
+    #[default]
+    InForce,
+    /// The newest version that has units which are not voided, be they drafts.
+    Live,
+    /// One change set with all of its units, wherever they stand.
+    ChangeSet(Uuid),
+}
+
 /// Which units to list.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UnitQuery {
     /// The document.
     pub document_id: String,
-    /// One version (1, 2, …), or the newest that has live units.
+    /// Which cut of it.
+    pub scope: UnitScope,
+    /// One version (1, 2, …) instead of the newest.
     pub version_no: Option<i32>,
     /// Only this address and what is below it.
     pub under: Option<String>,
@@ -233,6 +287,31 @@ pub struct UnitRow {
     pub content: Option<Vec<u8>>,
 }
 
+/// A registered version of a document, with one cut of it. A version that was cut again after a
+/// void has a row for each cut, one that was never cut has one row without.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct VersionCut {
+    /// 1, 2, … per document.
+    pub version_no: i32,
+    /// Row id of the version.
+    pub source_version_id: Uuid,
+    /// The cut.
+    pub cut: Option<CutState>,
+}
+
+/// One cut of a version.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CutState {
+    /// The change set.
+    pub change_set_id: Uuid,
+    /// The run that made it.
+    pub run_id: RunId,
+    /// How many units it announced.
+    pub unit_count: u64,
+    /// Where its units stand; enacted as soon as one is.
+    pub status: Lifecycle,
+}
+
 /// What the database holds about one run, for `verify` and `recover`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunEvidence {
@@ -255,6 +334,14 @@ pub struct RunEvidence {
     /// Rows of `iu_lifecycle_log` with to_status `enacted`.
     pub enacted_log_rows: u64,
 }
+
+/// The rows that a run left, by table without its schema: each column as JSON, bytes as `\\x` and
+/// hexadecimal digits. `unit` is one row for each unit of its cuts: `ordinal`, `unit_id`,
+/// `version_id`, `anchor_id`, and in `odd` the names of columns that do not follow from the change
+/// set, the run, or what enacted or voided it. `source_version` lacks the text.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RunRows(pub BTreeMap<String, Vec<BTreeMap<String, serde_json::Value>>>);
 
 /// A stored `dot_pair_signature`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -337,11 +424,22 @@ pub trait Reader: Send + Sync {
         document_id: &str,
         forbidden_prefixes: &[String],
     ) -> PortResult<StructuralFacts>;
+    /// The registered versions of a document with their cuts, oldest first; empty for a document
+    /// that was never registered.
+    async fn versions(&self, document_id: &str) -> PortResult<Vec<VersionCut>>;
     /// Stored units, in document order.
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>>;
     /// The asks of a run with the answers to each, in order of gate and occurrence; the answers in the
     /// order in which they were stored.
     async fn asks(&self, run_id: &RunId) -> PortResult<Vec<StoredAsk>>;
+    /// The rows that a run left, all columns. `None` of a database that does not give them: then
+    /// nobody can compare them.
+    async fn rows(&self, _run_id: &RunId) -> PortResult<Option<RunRows>> {
+        Ok(None)
+    }
+    /// The digest of a change set's rows as they are stored ([`crate::rows`]); `None` if there is no
+    /// such change set.
+    async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>>;
     /// Everything stored about a run.
     async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence>;
 }

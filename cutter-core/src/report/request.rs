@@ -227,7 +227,7 @@ fn units(report: &RequestReport, cut: bool, tree_lines: usize, cell: usize) -> S
     let (command, why) = if cut {
         (format!("cutter plan FILE --document-id {document}"), "its writer_digest must be the one asked for")
     } else {
-        (format!("cutter unit list --document-id {document}"), "it reads the stored drafts")
+        (format!("cutter unit list --document-id {document} --status draft"), "it reads the stored drafts")
     };
     let left_out = if shown.left_out == 0 {
         "All of them are listed.".to_owned()

@@ -15,8 +15,8 @@ use cutter_core::port::backup::{BackupBlob, BackupSink, BackupTarget, TargetFact
 use cutter_core::port::database::{
     Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
     GrantSnapshot, LegAWrite, PendingEffect, PinMove, Reader, Registered, ReviewWrite, Reviewer, RunEvidence,
-    SourceFacts, SourceRegistration, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow, Verdict,
-    Verifier, WriteVerifyWrite,
+    RunRows, SourceFacts, SourceRegistration, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow,
+    Verdict, Verifier, VersionCut, WriteVerifyWrite,
 };
 use cutter_core::port::environment::{Observer, Progress};
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
@@ -212,12 +212,24 @@ impl Reader for Metered<dyn Reader> {
         self.meter.timed("reader.structural", self.inner.structural(set, document, forbidden)).await
     }
 
+    async fn versions(&self, document: &str) -> PortResult<Vec<VersionCut>> {
+        self.meter.timed("reader.versions", self.inner.versions(document)).await
+    }
+
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>> {
         self.meter.timed("reader.units", self.inner.units(query)).await
     }
 
     async fn asks(&self, run_id: &RunId) -> PortResult<Vec<StoredAsk>> {
         self.meter.timed("reader.asks", self.inner.asks(run_id)).await
+    }
+
+    async fn rows(&self, run_id: &RunId) -> PortResult<Option<RunRows>> {
+        self.meter.timed("reader.rows", self.inner.rows(run_id)).await
+    }
+
+    async fn rows_digest(&self, set: Uuid) -> PortResult<Option<Digest>> {
+        self.meter.timed("reader.rows_digest", self.inner.rows_digest(set)).await
     }
 
     async fn evidence(&self, run_id: &RunId) -> PortResult<RunEvidence> {

@@ -225,6 +225,7 @@ fn a_structural_failure_between_leg_a_and_leg_b_is_not_final() {
 fn content_of(s: &Scenario, address: &str) -> Vec<u8> {
     let query = cutter_core::port::database::UnitQuery {
         document_id: "ICX-CHARTER".into(),
+        scope: cutter_core::port::database::UnitScope::Live,
         with_content: true,
         limit: 100,
         ..Default::default()

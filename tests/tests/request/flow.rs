@@ -39,6 +39,9 @@ fn a_law_goes_through_a_whole_request_by_the_commands() {
     let _ = on(&d, "verify-mark", id, &["--approve"]).exits(2);
     let approve = ["--approve", "--approval-doc", "knowledge/reviews/the-law.md"];
     assert_eq!(on(&d, "verify-mark", id, &approve).exits(0).text("/status"), "mark_verified");
+    assert_eq!(on(&d, "verify-mark", id, &approve).exits(0).json["already"], true);
+    let other = on(&d, "verify-mark", id, &["--approve", "--approval-doc", "another"]).exits(4);
+    assert!(other.text("/error/message").contains("verify_mark.same_document"), "{}", other.stdout);
 
     let dry = on(&d, "cut", id, &["--dry-run"]).exits(0);
     assert_eq!(dry.json["units"].as_u64(), u64::try_from(wanted).ok());

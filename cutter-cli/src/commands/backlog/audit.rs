@@ -2,15 +2,21 @@
 
 use clap::Args;
 use cutter_core::backlog::{AuditReport, audit};
+use cutter_core::gate::Check;
+use cutter_core::id::RunId;
+use cutter_core::inspect::verify;
 use cutter_core::port::backlog::{Backlog as _, BacklogQuery};
+use cutter_pg::PgDatabase;
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::{Filter, open, page_size};
 use crate::app::Context;
+use crate::commands::verify::stored;
 use crate::exit_code::Exit;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::render::{BAD, GOOD, paint};
 
 /// So many broken entries are shown; all are counted.
@@ -19,7 +25,9 @@ const SHOWN: usize = 100;
 /// Rebuild the state of every entry from history and signatures, and compare.
 ///
 /// Also compares what each move rests on: decisions with consent, change sets, verdicts, sweep log,
-/// principals. Reads page by page; exit code 6 if anything does not match.
+/// principals; verifies executor's and verifier's signatures; and recomputes from the rows of each
+/// run what its effects were asked to write. Reads page by page; exit code 6 if anything does not
+/// match.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -46,7 +54,12 @@ pub(super) fn run(cx: &Context, args: &AuditArgs) -> Outcome {
     let mut shown: Vec<AuditReport> = Vec::new();
     loop {
         let page = block_on(database.entries(&query))?;
-        for report in page.iter().map(audit) {
+        let ids: Vec<Uuid> = page.iter().map(|entry| entry.entry_id).collect();
+        let mut runs = block_on(database.runs_of(&ids))?;
+        for mut report in page.iter().map(audit) {
+            if let Some(run_id) = runs.remove(&report.entry_id) {
+                report.checks.extend(of_run(&database, &run_id)?);
+            }
             entries += 1;
             if !report.ok() {
                 broken += 1;
@@ -69,6 +82,17 @@ pub(super) fn run(cx: &Context, args: &AuditArgs) -> Outcome {
         "broken": shown.iter().map(machine).collect::<Vec<_>>(),
     });
     cx.out.result_as(exit, || people(entries, broken, &shown), &value)
+}
+
+/// What the rows of an entry's run say of each other, signatures verified. An entry that was marked
+/// outside of a run has none.
+fn of_run(database: &PgDatabase, run_id: &RunId) -> Result<Vec<Check>, Failure> {
+    let (evidence, rows) = stored(database, run_id)?;
+    let is_run = evidence.fence_epoch.is_some() || !evidence.effects.is_empty();
+    Ok(rows
+        .filter(|_| is_run)
+        .map(|rows| verify::rows(run_id.as_str(), &evidence, &rows))
+        .unwrap_or_default())
 }
 
 fn machine(report: &AuditReport) -> Value {

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use cutter_core::address::DocumentId;
 use cutter_core::compare::UnitFact;
+use cutter_core::inspect::in_force::Shown;
 use cutter_core::limits;
 use cutter_core::plan::{CutPlan, PlanInput};
-use cutter_core::port::database::{Reader as _, UnitQuery, UnitRow};
+use cutter_core::port::database::{Lifecycle, Reader as _, UnitQuery, UnitRow};
 use cutter_core::profile::Profile;
 use cutter_core::vocabulary::Vocabulary;
 use futures_executor::block_on;
@@ -34,7 +35,7 @@ pub(super) struct Version {
 
 enum From {
     File { path: String, text: Vec<u8>, plan: Box<CutPlan> },
-    Stored { units: Vec<UnitRow>, version_no: i32 },
+    Stored { units: Vec<UnitRow>, cut: Shown },
 }
 
 impl Version {
@@ -60,32 +61,38 @@ impl Version {
                 "sha256": plan.document.sha256.to_hex(),
                 "profile": { "name": plan.profile.name, "version": plan.profile.version },
             }),
-            From::Stored { version_no, units } => json!({
-                "version": version_no,
-                "lifecycle_status": units.first().map(|u| u.lifecycle_status.as_str()),
+            From::Stored { cut, .. } => json!({
+                "version": cut.version_no,
+                "lifecycle_status": cut.status,
+                "in_force": cut.is_in_force(),
             }),
         }
     }
 }
 
-/// `db:ID` or `db:ID@N`.
+/// `db:ID`, `db:ID@N`, either with `:STATUS`.
 struct Stored<'a> {
     document_id: &'a str,
     version_no: Option<i32>,
+    status: Lifecycle,
 }
 
 fn stored(given: &str) -> Result<Option<Stored<'_>>, Failure> {
     let Some(rest) = given.strip_prefix(STORED) else { return Ok(None) };
+    let wrong = |what: String| Failure::usage(format!("{given}: {what}"));
+    let (rest, status) = match rest.split_once(':') {
+        None => (rest, Lifecycle::Enacted),
+        Some((rest, status)) => (rest, status.parse().map_err(wrong)?),
+    };
     let (document_id, version_no) = match rest.split_once('@') {
         None => (rest, None),
         Some((document_id, number)) => {
             let number: Result<i32, _> = number.parse();
-            let wrong = |_| Failure::usage(format!("{given}: expected a version number after @"));
-            (document_id, Some(number.map_err(wrong)?))
+            (document_id, Some(number.map_err(|_| wrong("expected a version number after @".to_owned()))?))
         }
     };
-    DocumentId::parse(document_id).map_err(|e| Failure::usage(format!("{given}: {e}")))?;
-    Ok(Some(Stored { document_id, version_no }))
+    DocumentId::parse(document_id).map_err(|e| wrong(e.to_string()))?;
+    Ok(Some(Stored { document_id, version_no, status }))
 }
 
 /// Both versions, under one document id: addresses of different documents have nothing in common.
@@ -122,7 +129,7 @@ pub(super) fn load(cx: &Context, args: &DiffArgs) -> Result<(Version, Version), 
         cx.out.warn(format!("{}: {warning}", name(file)));
     }
     let one = |given: &str, stored: Option<Stored<'_>>, text: Option<Vec<u8>>| match (stored, text, &chosen) {
-        (Some(stored), _, _) => from_database(cx, given, &stored),
+        (Some(stored), _, _) => from_database(cx, &stored),
         (None, Some(text), Some(chosen)) => from_file(cx, args, given, &document_id, text, &chosen.profile),
         _ => Err(Failure::internal(format!("{given} was not read"))),
     };
@@ -159,24 +166,15 @@ fn from_file(
     })
 }
 
-fn from_database(cx: &Context, given: &str, stored: &Stored<'_>) -> Result<Version, Failure> {
+fn from_database(cx: &Context, stored: &Stored<'_>) -> Result<Version, Failure> {
     let database = wire::reader(&cx.config()?)?;
     block_on(database.check_schema())?;
-    let query = UnitQuery {
-        document_id: stored.document_id.to_owned(),
-        version_no: stored.version_no,
-        with_content: true,
-        ..UnitQuery::default()
-    };
+    let cut = unit::find(&database, stored.document_id, stored.version_no, stored.status)?;
+    let query = UnitQuery { with_content: true, ..unit::units_of(stored.document_id, &cut) };
     let units = unit::read_all(&database, query)?;
-    let Some(first) = units.first() else {
-        return Err(Failure::usage(format!("{given}: no units are stored there"))
-            .next(format!("cutter orchestrate list --document-id {}", stored.document_id)));
-    };
-    let version_no = first.version_no;
     Ok(Version {
-        label: format!("db:{}@{version_no} ({})", stored.document_id, first.lifecycle_status),
+        label: format!("db:{}@{} ({})", stored.document_id, cut.version_no, cut.standing()),
         document_id: stored.document_id.to_owned(),
-        from: From::Stored { units, version_no },
+        from: From::Stored { units, cut },
     })
 }

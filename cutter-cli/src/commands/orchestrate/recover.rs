@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::app::Context;
 use crate::commands::RunArg;
 use crate::commands::sovereign::RunFolder;
+use crate::config::Config;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, GOOD, HEAD, paint};
@@ -41,7 +42,7 @@ pub(crate) struct RecoverArgs {
 
 /// What stands in the store.
 enum Standing {
-    Whole(u64),
+    Whole(Box<Sidecar>),
     Broken { revision: u64, why: String },
     Absent,
 }
@@ -58,7 +59,19 @@ pub(crate) fn run(cx: &Context, args: &RecoverArgs) -> Outcome {
         None => None,
     };
     let standing = standing(&stores, run_id)?;
-    if let Standing::Whole(revision) = standing {
+    if let Standing::Whole(sidecar) = &standing {
+        let revision = sidecar.revision;
+        let unknown = after(&config, &stores, sidecar)?;
+        if !unknown.is_empty() {
+            let what =
+                format!("the record of {run_id} is older than what happened since (revision {revision})");
+            let failure = unknown.into_iter().fold(Failure::evidence(what), |failure, line| {
+                failure.broken("recover.newest", "a record after which nothing happened", line)
+            });
+            return Err(failure
+                .next(restore(&stores, run_id))
+                .next(format!("cutter verify --run-id {run_id}")));
+        }
         let machine = json!({ "run_id": run_id, "recovered": false, "revision": revision, "reason": "the record is whole" });
         return cx.out.result(
             || format!("{} the record is whole (revision {revision})\n", paint(GOOD, "ok")),
@@ -87,16 +100,28 @@ pub(crate) fn run(cx: &Context, args: &RecoverArgs) -> Outcome {
     for reason in reasons {
         failure = failure.broken("recover.complete", "a record after which nothing happened", reason);
     }
-    let restore = match &stores.shared {
+    Err(failure.next(restore(&stores, run_id)).next(format!("cutter verify --run-id {run_id}")))
+}
+
+/// What happened after a record that reads was written: it is whole, but it is not the newest.
+fn after(config: &Config, stores: &Stores, sidecar: &Sidecar) -> Result<Vec<String>, Failure> {
+    let evidence = block_on(wire::reader(config)?.evidence(&sidecar.run_id))?;
+    let paths = match &sidecar.kb_folder {
+        Some(folder) => block_on(stores.kb.list(folder))?,
+        None => Vec::new(),
+    };
+    Ok(unknown_to(sidecar, &evidence, &paths))
+}
+
+/// What puts the newest record back.
+fn restore(stores: &Stores, run_id: &RunId) -> String {
+    match &stores.shared {
         Some(shared) => format!("restore {} from a backup of the database", shared.sidecar_location(run_id)),
         None => {
-            format!(
-                "restore the folder {} from a backup of it",
-                stores.files.run_path(run_id.as_str()).display()
-            )
+            let folder = stores.files.run_path(run_id.as_str());
+            format!("restore the folder {} from a backup of it", folder.display())
         }
-    };
-    Err(failure.next(restore).next(format!("cutter verify --run-id {run_id}")))
+    }
 }
 
 fn standing(stores: &Stores, run_id: &RunId) -> Result<Standing, Failure> {
@@ -106,7 +131,7 @@ fn standing(stores: &Stores, run_id: &RunId) -> Result<Standing, Failure> {
         Ok(sidecar) if sidecar.revision == revision && sidecar.run_id == *run_id => {
             let history = block_on(stores.runs.history(run_id, revision))?;
             match check_history(&sidecar, &history) {
-                Ok(()) => Standing::Whole(revision),
+                Ok(()) => Standing::Whole(Box::new(sidecar)),
                 Err(error) => Standing::Broken { revision, why: error.to_string() },
             }
         }

@@ -27,7 +27,8 @@ use crate::wire;
 ///
 /// A document is cut as `cutter orchestrate cut` would: the profile is chosen now and fixed in the
 /// item, and so is the version; bounds and people are those of the worker's configuration. The key
-/// is made of document and version, of the run, or of the request: adding twice is adding once.
+/// is made of document and version, of the run, or of the request: adding twice is adding once. Another
+/// priority than that of the item that stands is a conflict (exit code 4).
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["document_id", "run_id", "request_id"]))]
 #[command(after_help = "\
@@ -46,9 +47,9 @@ pub(super) struct AddArgs {
     /// Serve this cut request.
     #[arg(long, value_name = "REQUEST")]
     request_id: Option<Uuid>,
-    /// Lower goes first.
-    #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true)]
-    priority: i32,
+    /// Lower goes first [default: 0].
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    priority: Option<i32>,
     /// A key of your own: asking again for what ended needs a new one.
     #[arg(long, value_name = "KEY")]
     key: Option<String>,
@@ -73,11 +74,19 @@ pub(super) fn run(cx: &Context, args: &AddArgs) -> Outcome {
         Failure::usage(error.to_string()).next("cutter queue add --help")
     };
     let new = job.to_item(args.key.as_deref()).map_err(refused)?;
-    let new: NewItem = new.priority(args.priority).actor(config.actor.clone());
+    let new: NewItem = new.priority(args.priority.unwrap_or_default()).actor(config.actor.clone());
     let queue = open(&config, Login::Exec)?;
     let enqueued = block_on(queue.enqueue(std::slice::from_ref(&new)))?;
     let found = enqueued.first().ok_or_else(|| Failure::internal("the queue answered nothing"))?;
     let stands = item(&queue, found.item)?;
+    if let Some(priority) = args.priority.filter(|priority| !found.is_new && *priority != stands.priority) {
+        return Err(Failure::gate(format!(
+            "item {} stands under {} with another priority",
+            stands.item, stands.key
+        ))
+        .broken("enqueue.same_priority", stands.priority.to_string(), priority.to_string())
+        .next(format!("cutter queue show {}", stands.item)));
+    }
     let mut value = machine(&stands);
     value["already"] = json!(!found.is_new);
     let mut next = vec![format!("cutter queue show {}", stands.item)];

@@ -3,87 +3,221 @@
 
 use std::collections::BTreeMap;
 
-use cutter_core::approval::{ApprovalPolicy, Approver, Ask, field};
-use cutter_core::digest::Digest;
+use cutter_core::approval::{ApprovalPolicy, Approver};
 use cutter_core::gate::Check;
 use cutter_core::id::RunId;
 use cutter_core::inspect::Claims;
-use cutter_core::inspect::asked;
 use cutter_core::inspect::verify::{
-    self, ApprovalFact, DatabaseFacts, DocumentFact, RecordFacts, documents, one_document_per_phase,
+    self, Allowed, ApprovalFact, Approvals, DatabaseFacts, NotChecked, RecordFacts,
 };
-use cutter_core::naming::{DocumentName, RUNS_INDEX_PATH};
+use cutter_core::machine::run::Stage;
+use cutter_core::naming::RUNS_INDEX_PATH;
 use cutter_core::policy::Chain;
-use cutter_core::port::database::{Reader as _, RunEvidence, UnitQuery};
-use cutter_core::port::signer::{Duty, SignatureFacts, SignatureVerifier as _};
-use cutter_core::sidecar::{ApprovalRecord, Sidecar};
-use cutter_kb::openpgp::Recipient;
+use cutter_core::port::database::{Reader as _, RunEvidence, RunRows, UnitQuery, UnitScope};
+use cutter_core::port::signer::{Duty, SignatureVerifier as _};
+use cutter_core::sidecar::Sidecar;
+use cutter_kb::openpgp::{PublicKey, Recipient};
 use cutter_kb::ports::KeyRing;
+use cutter_pg::PgDatabase;
 use futures_executor::block_on;
 
+use super::documents::{self, answers, filed, texts};
 use crate::commands::sovereign::RunFolder;
 use crate::commands::unit::read_all;
 use crate::config::Config;
+use crate::exit_code::Exit;
 use crate::failure::Failure;
 use crate::wire::{self, Stores};
 
-/// Judged checks, and what was not looked at.
+/// Judged checks, what was not looked at, and who allowed what.
 #[derive(Default)]
 pub(super) struct Gathered {
     pub(super) checks: Vec<Check>,
-    pub(super) not_checked: Vec<String>,
+    pub(super) not_checked: Vec<NotChecked>,
+    pub(super) allowed: Vec<Allowed>,
+    pub(super) text: Text,
     /// What everybody who relies on the policy must read.
     pub(super) notices: Vec<String>,
 }
 
+/// What the database holds of the run.
+struct Stored {
+    database: PgDatabase,
+    evidence: RunEvidence,
+    rows: Option<RunRows>,
+}
+
+/// Over which text.
+#[derive(Debug, Default, serde::Serialize)]
+pub(super) struct Text {
+    pub(super) document_id: String,
+    pub(super) version: Option<String>,
+    pub(super) source_sha256: Option<String>,
+    pub(super) units: Option<String>,
+    /// How far the run came, by whatever source shows most.
+    pub(super) reached: Option<String>,
+}
+
+/// A run that moves while it is looked at is looked at again, so many times.
+const LOOKS: u32 = 3;
+
 /// Reads and judges everything that can be reached.
-pub(super) fn gather(config: &Config, run_id: &RunId, with_database: bool) -> Result<Gathered, Failure> {
+pub(super) fn gather(
+    config: &Config,
+    run_id: &RunId,
+    with_database: bool,
+    brought: &[PublicKey],
+) -> Result<Gathered, Failure> {
     let stores = wire::stores(config)?;
-    let ring = wire::key_ring(config)?;
-    let mut out = Gathered::default();
-    let sidecar = record(&stores, &ring, run_id, &mut out)?;
-    let mut claims = match &sidecar {
-        Some(sidecar) => Claims::of_sidecar(sidecar),
-        None => {
-            out.not_checked.push(
-                "the run's record: its folder is not here; what follows is what its documents say".to_owned(),
-            );
-            from_documents(&stores, &ring, run_id)?
+    let revision = || block_on(stores.runs.load(run_id)).map(|stored| stored.map(|s| s.revision));
+    let mut look = 1;
+    loop {
+        let before = revision()?;
+        let gathered = once(config, &stores, run_id, with_database, brought)?;
+        if look == LOOKS || revision()? == before {
+            return Ok(gathered);
         }
+        look += 1;
+    }
+}
+
+fn once(
+    config: &Config,
+    stores: &Stores,
+    run_id: &RunId,
+    with_database: bool,
+    brought: &[PublicKey],
+) -> Result<Gathered, Failure> {
+    let mut ring = wire::key_ring(config)?.keys().to_vec();
+    ring.extend(brought.iter().cloned());
+    let ring = KeyRing::new(ring);
+    let mut out = Gathered::default();
+    let database = if with_database { reach(config, run_id, &mut out) } else { None };
+    let chain = if database.is_some() { wire::policy::chain(config)? } else { Chain::default() };
+    let policy = policy(config, &chain, &mut out);
+    let keys = Approvals {
+        brought: brought.iter().map(|key| key.fingerprint().to_string()).collect(),
+        has_keys: !brought.is_empty() || !policy.approvers.is_empty(),
     };
-    filed(&stores, &claims, sidecar.as_ref(), &mut out)?;
-    let chain = if with_database { wire::policy::chain(config)? } else { Chain::default() };
-    claims.policy = policy(config, &chain, &mut out);
-    let facts = approvals(&stores, &ring, &chain, &claims)?;
-    out.checks.extend(verify::approvals(&claims, &facts));
+    if !with_database {
+        out.open("the database", "left out as asked", format!("cutter verify --run-id {run_id}"));
+    }
+    let no_evidence = RunEvidence::default();
+    let evidence = database.as_ref().map_or(&no_evidence, |stored| &stored.evidence);
+    let record = record(stores, &ring, run_id, &mut out)?;
+    let paths = match record.as_ref().and_then(|s| s.kb_folder.as_deref()) {
+        Some(folder) => block_on(stores.kb.list(folder))?,
+        None => match RunFolder::find(stores.kb.as_ref(), run_id) {
+            Ok(folder) => folder.paths,
+            Err(failure) if failure.exit == Exit::NO_RUN => Vec::new(),
+            Err(failure) => return Err(failure),
+        },
+    };
+    // directly in the folder
     let line = block_on(stores.kb.index_line(RUNS_INDEX_PATH, run_id.as_str()))?;
+    if record.is_none() && paths.is_empty() && evidence.effects.is_empty() && line.is_none() {
+        return Err(Failure::no_run(run_id.as_str()));
+    }
+    let texts = texts(stores, &paths)?;
+    let newest = record.as_ref().map(|r| verify::record_is_newest(r, evidence, &paths, line.as_deref()));
+    let is_behind = newest.as_ref().is_some_and(|check| !check.ok);
+    out.checks.extend(newest);
+    if record.is_none() {
+        let what = "the record: its hash chain, its settings, who created it, its backup";
+        out.open(what, "the run's folder is not here", "the folder of the run, or the runs in the database");
+    }
+    let (mut claims, facts) = match &record {
+        Some(record) => {
+            let claims = Claims { policy, ..Claims::of_sidecar(record) };
+            let facts = documents::approvals(stores, &ring, &chain, &claims)?;
+            (claims, facts)
+        }
+        None => documents::claims(policy, &ring, &keys, run_id, &texts)?,
+    };
+    if record.is_none() || is_behind {
+        let shown = [verify::reached_by_documents(&paths), verify::reached_by_evidence(evidence)];
+        let closed = line.is_some().then_some(Stage::CloseoutReported);
+        if let Some(stage) = shown.into_iter().flatten().chain(closed).max() {
+            claims.reach(stage);
+        }
+        claims.enacted |= evidence.enacted_log_rows > 0;
+        claims.voided |= evidence.voided;
+    }
+    let owed = record.as_ref().and_then(|r| r.outbox.as_ref()).map(|o| o.name.as_str());
+    out.checks.extend(verify::phase_documents(&claims, &paths, owed));
+    out.checks.push(verify::no_strays(&paths, &answers(&texts, &claims)));
+    filed(stores, &claims, record.as_ref(), &mut out)?;
+    let (checks, open) = verify::approvals(&claims, &facts, evidence, &keys);
+    out.allowed = verify::allowed(&facts, &checks);
+    out.checks.extend(checks);
+    out.not_checked.extend(open);
     out.checks.extend(verify::index(&claims, line.as_deref()));
-    if let Some(sidecar) = &sidecar {
-        backup(config, &stores, sidecar, &mut out)?;
+    if let Some(record) = &record {
+        backup(config, stores, record, &mut out)?;
     }
-    if with_database {
-        database(config, &claims, &mut out)?;
-    } else {
-        out.not_checked.push("the database: left out as asked".to_owned());
+    if let Some(stored) = database {
+        judge_database(config, stored, &chain, &claims, &facts, &mut out)?;
     }
+    out.text = Text {
+        document_id: claims.document_id.clone(),
+        version: claims.pins.get("source_version_no").cloned(),
+        source_sha256: claims.pins.get("source_sha256").cloned(),
+        units: claims.pins.get("candidate_count").cloned(),
+        reached: match claims.voided {
+            true => Some("voided".to_owned()),
+            false => claims.stage.map(|stage| stage.to_string()),
+        },
+    };
     Ok(out)
 }
 
-/// Who may have approved: what the database's policy ever said; without the database, the people
-/// whom the configuration names.
-fn policy(config: &Config, chain: &Chain, out: &mut Gathered) -> ApprovalPolicy {
-    if !chain.is_empty() {
-        out.notices.extend(chain.notices());
-        return chain.ever();
+impl Gathered {
+    fn open(&mut self, item: &str, why: impl Into<String>, to_check: impl Into<String>) {
+        self.not_checked.push(NotChecked::new(item, why, to_check));
     }
-    out.not_checked.push(
-        "who may approve: the database's policy was not asked; the configuration's people were taken"
-            .to_owned(),
-    );
-    let approvers = config
-        .sovereigns()
-        .map(|(name, a)| Approver { actor: name.clone(), fingerprint: a.fingerprint.to_string() });
-    ApprovalPolicy { approvers: approvers.collect(), ..ApprovalPolicy::nobody() }
+}
+
+/// What the database holds of a run: its evidence, and its rows as of the same effects.
+pub(crate) fn stored(
+    database: &PgDatabase,
+    run_id: &RunId,
+) -> Result<(RunEvidence, Option<RunRows>), Failure> {
+    let mut look = 1;
+    loop {
+        let evidence = block_on(database.evidence(run_id))?;
+        let rows = block_on(database.rows(run_id))?;
+        let effects = rows.as_ref().and_then(|rows| rows.0.get("run_effect")).map_or(0, Vec::len);
+        if look == LOOKS || rows.is_none() || effects == evidence.effects.len() {
+            return Ok((evidence, rows));
+        }
+        look += 1;
+    }
+}
+
+/// The database, if it can be read. One that cannot is not checked, and says why.
+fn reach(config: &Config, run_id: &RunId, out: &mut Gathered) -> Option<Stored> {
+    let read = || -> Result<_, Failure> {
+        let database = wire::reader(config)?;
+        block_on(database.check_schema())?;
+        let (evidence, rows) = stored(&database, run_id)?;
+        Ok(Stored { database, evidence, rows })
+    };
+    match read() {
+        Ok(found) => Some(found),
+        // what stands there and does not read is no evidence of anything but that
+        Err(failure) if failure.exit == Exit::EVIDENCE => {
+            out.checks.push(Check::new("verify.database.readable", "rows that read", failure.what, false));
+            None
+        }
+        Err(failure) => {
+            out.open(
+                "the database",
+                failure.what,
+                "a login that reads: database.reader, or CUTTER_DSN_READER",
+            );
+            None
+        }
+    }
 }
 
 /// The record, if its folder is here. One that does not read is a failed check, and the
@@ -126,134 +260,25 @@ fn record(
     Ok(Some(sidecar))
 }
 
-/// What a run claims by its documents alone.
-fn from_documents(stores: &Stores, ring: &KeyRing, run_id: &RunId) -> Result<Claims, Failure> {
-    let folder = RunFolder::find(stores.kb.as_ref(), run_id)?;
-    let mut texts = Vec::new();
-    for path in &folder.paths {
-        if let Some(document) = block_on(stores.kb.read(path))? {
-            texts.push((path.clone(), String::from_utf8_lossy(&document.bytes).into_owned()));
-        }
-    }
-    let asks = asked::asks(&texts, run_id);
-    let mut records = Vec::new();
-    for (path, text) in &texts {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        if DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators()) {
-            continue;
-        }
-        let facts = block_on(ring.observe(text.as_bytes(), wire::now()))?;
-        let (covered, fingerprint) = match &facts {
-            SignatureFacts::Good { text, fingerprint, .. } => (text, fingerprint.clone()),
-            SignatureFacts::Unsigned { text } => (text, String::new()),
-            SignatureFacts::Bad { .. } => continue,
-        };
-        let answers = |ask: &&Ask| {
-            let nonce = ask.required.get(field::NONCE);
-            nonce.is_some_and(|nonce| covered.contains(&format!("nonce: {nonce}")))
-        };
-        if let Some(ask) = asks.iter().map(|a| &a.ask).find(answers)
-            && covered.contains("decision: approve")
-        {
-            records.push(approval_record(ask, path, text, covered, fingerprint));
-        }
-    }
-    Ok(Claims::of_documents(run_id, &texts, ApprovalPolicy::nobody(), records))
-}
-
-fn approval_record(ask: &Ask, path: &str, text: &str, covered: &str, fingerprint: String) -> ApprovalRecord {
-    let actor = covered.lines().find_map(|line| line.strip_prefix("actor: ")).unwrap_or_default();
-    ApprovalRecord {
-        gate: ask.gate.clone(),
-        requested_utc: wire::now(),
-        approval_kb_id: path.to_owned(),
-        review_decision_id: None,
-        validated_utc: wire::now(),
-        sha256: Some(Digest::of(text.as_bytes())),
-        actor: actor.to_owned(),
-        fingerprint,
-        decision: "approve".to_owned(),
-        occurrence: ask.occurrence,
-        expires_utc: None,
-        request_sha256: ask.required.get(field::REQUEST_SHA256).and_then(|t| t.parse().ok()),
-        nonce: ask.required.get(field::NONCE).cloned().unwrap_or_default(),
-    }
-}
-
-/// The filed documents, and the reports of stops.
-fn filed(
-    stores: &Stores,
-    claims: &Claims,
-    sidecar: Option<&Sidecar>,
-    out: &mut Gathered,
-) -> Result<(), Failure> {
-    let mut facts = Vec::new();
-    for (path, recorded) in &claims.documents {
-        let found = block_on(stores.kb.read(path))?.map(|d| d.sha256);
-        facts.push(DocumentFact { path: path.clone(), recorded: *recorded, found });
-    }
-    out.checks.extend(documents(&facts));
-    let Some(sidecar) = sidecar else { return Ok(()) };
-    out.checks.extend(one_document_per_phase(sidecar));
-    let mut stops = Vec::new();
-    for stop in &sidecar.stops {
-        let path = format!("{}/{}", sidecar.kb_folder.as_deref().unwrap_or_default(), stop.name);
-        let found = if stop.uploaded.is_some() { block_on(stores.kb.read(&path))? } else { None };
-        stops.push((stop.clone(), found.map(|d| d.sha256)));
-    }
-    out.checks.extend(verify::stops(&stops));
-    Ok(())
-}
-
-/// The approvals, read again, their signatures judged as of the time of their acceptance.
-fn approvals(
-    stores: &Stores,
-    ring: &KeyRing,
-    chain: &Chain,
-    claims: &Claims,
-) -> Result<Vec<ApprovalFact>, Failure> {
-    let mut facts = Vec::new();
-    for record in &claims.approvals {
-        let document = block_on(stores.kb.read(&record.approval_kb_id))?;
-        let signature = match &document {
-            Some(document) => {
-                let (bytes, at) = (&document.bytes, record.validated_utc);
-                Some(match block_on(ring.observe(bytes, at))? {
-                    SignatureFacts::Bad { code, .. } if code == "unknown_key" => {
-                        block_on(ring.observe_with(bytes, &chain.public_keys(), at))?
-                    }
-                    facts => facts,
-                })
-            }
-            None => None,
-        };
-        let request = match &record.request_sha256 {
-            Some(wanted) => {
-                let found = claims.documents.iter().find(|(_, digest)| digest == wanted);
-                match found {
-                    Some((path, _)) => block_on(stores.kb.read(path))?.map(|d| d.sha256),
-                    None => Some(*wanted).filter(|_| claims.creator.is_none()),
-                }
-            }
-            None => None,
-        };
-        let found = document.map(|d| d.sha256);
-        facts.push(ApprovalFact { record: record.clone(), found, signature, request });
-    }
-    Ok(facts)
-}
-
 /// The stored backup is the one that was recorded.
 fn backup(config: &Config, stores: &Stores, sidecar: &Sidecar, out: &mut Gathered) -> Result<(), Failure> {
     let Some(recorded) = &sidecar.backup else { return Ok(()) };
     let key = wire::load_public(&config.keys.backup_public);
     let pinned = recorded.blob.fingerprint.parse();
     let (Ok(key), Ok(pinned)) = (key, pinned) else {
-        out.not_checked.push("the backup: its recipient's public key is not here".to_owned());
+        out.open(
+            "the backup",
+            "its recipient's public key is not here",
+            config.keys.backup_public.display().to_string(),
+        );
         return Ok(());
     };
     let Ok(recipient) = Recipient::new(&key, &pinned, wire::now()) else {
-        out.not_checked.push("the backup: its recipient's key cannot be used any more".to_owned());
+        out.open(
+            "the backup",
+            "its recipient's key cannot be used any more",
+            "a key of the recipient that is valid",
+        );
         return Ok(());
     };
     let target = wire::backup_target(config, &stores.files, recipient)?;
@@ -261,6 +286,80 @@ fn backup(config: &Config, stores: &Stores, sidecar: &Sidecar, out: &mut Gathere
     let observed = found.map(|(digest, _)| digest);
     out.checks.push(Check::equal_some("verify.backup.sha256", &recorded.blob.sha256, observed.as_ref()));
     Ok(())
+}
+
+fn judge_database(
+    config: &Config,
+    stored: Stored,
+    chain: &Chain,
+    claims: &Claims,
+    approvals: &[ApprovalFact],
+    out: &mut Gathered,
+) -> Result<(), Failure> {
+    let Stored { database, evidence, rows } = stored;
+    // by the pin, else by what the database itself says of the run
+    let of_rows = || {
+        let sets = rows.as_ref()?.0.get("cut_change_set")?;
+        let cut = sets.iter().find(|row| row.get("kind").is_some_and(|kind| kind == "cut"))?;
+        cut.get("change_set_id")?.as_str()?.parse().ok()
+    };
+    let set = claims.pins.get("change_set_id").and_then(|id| id.parse().ok()).or_else(of_rows);
+    let (mut units, mut rows_digest) = (Vec::new(), None);
+    if let Some(set) = set {
+        units = read_all(
+            &database,
+            UnitQuery {
+                document_id: claims.document_id.clone(),
+                scope: UnitScope::ChangeSet(set),
+                with_content: true,
+                ..UnitQuery::default()
+            },
+        )?;
+        rows_digest = block_on(database.rows_digest(set))?;
+    }
+    let source = match source_version(&database, claims)? {
+        Some(id) => block_on(database.source_text(id)).ok(),
+        None => None,
+    };
+    let mut public_keys = BTreeMap::new();
+    for (duty, path) in [("executor", &config.keys.executor), ("verifier", &config.keys.verifier)] {
+        match wire::duty_public_key(path) {
+            Ok(key) => {
+                public_keys.insert(duty.to_owned(), key);
+            }
+            Err(_) => {
+                let file = wire::public_half(path).display().to_string();
+                out.open(&format!("whether the {duty}'s key is the configured one"), "it is not here", file);
+            }
+        }
+    }
+    registered_keys(chain, &evidence, &mut public_keys);
+    let (checks, note) = verify::rows_signed(approvals, rows_digest.as_ref());
+    if set.is_some() {
+        out.checks.extend(checks);
+        out.not_checked.extend(note);
+    }
+    let facts = DatabaseFacts { evidence, units, source, public_keys, rows, rows_digest };
+    out.checks.extend(verify::database(claims, &facts));
+    Ok(())
+}
+
+/// Who may have approved: what the database's policy ever said; without the database, the people
+/// whom the configuration names.
+fn policy(config: &Config, chain: &Chain, out: &mut Gathered) -> ApprovalPolicy {
+    if !chain.is_empty() {
+        out.notices.extend(chain.notices());
+        return chain.ever();
+    }
+    out.open(
+        "who may approve",
+        "no policy of a database was read; the configuration's people were taken",
+        "a login that reads, and a policy that the administrator founded: cutter policy show",
+    );
+    let approvers = config
+        .sovereigns()
+        .map(|(name, a)| Approver { actor: name.clone(), fingerprint: a.fingerprint.to_string() });
+    ApprovalPolicy { approvers: approvers.collect(), ..ApprovalPolicy::nobody() }
 }
 
 /// A signature is judged by the key that was registered for its duty when it was stored; where
@@ -284,50 +383,12 @@ fn registered_keys(chain: &Chain, evidence: &RunEvidence, public_keys: &mut BTre
     }
 }
 
-fn database(config: &Config, claims: &Claims, out: &mut Gathered) -> Result<(), Failure> {
-    let database = wire::reader(config)?;
-    block_on(database.check_schema())?;
-    let evidence = block_on(database.evidence(&claims.run_id))?;
-    let source = match claims.pins.get("source_version_no") {
-        Some(number) => {
-            // the run's own version, which need not be the newest any more
-            let version = match claims.pins.get("source_version_id").and_then(|id| id.parse().ok()) {
-                Some(id) => Some(id),
-                None => {
-                    let latest = block_on(database.source(&claims.document_id))?.and_then(|f| f.latest);
-                    latest.filter(|v| v.version_no.to_string() == *number).map(|v| v.source_version_id)
-                }
-            };
-            match version {
-                Some(id) => block_on(database.source_text(id)).ok(),
-                None => None,
-            }
-        }
-        None => None,
-    };
-    let units = read_all(
-        &database,
-        UnitQuery {
-            document_id: claims.document_id.clone(),
-            version_no: claims.pins.get("source_version_no").and_then(|n| n.parse().ok()),
-            with_content: true,
-            ..UnitQuery::default()
-        },
-    )?;
-    let chain = wire::policy::chain(config)?;
-    let mut public_keys = BTreeMap::new();
-    for (duty, path) in [("executor", &config.keys.executor), ("verifier", &config.keys.verifier)] {
-        match wire::duty_public_key(path) {
-            Ok(key) => {
-                public_keys.insert(duty.to_owned(), key);
-            }
-            Err(_) => out.not_checked.push(format!(
-                "whether the {duty}'s key is the configured one: {} is not here",
-                wire::public_half(path).display()
-            )),
-        }
+/// The run's own version, which need not be the newest any more.
+fn source_version(database: &PgDatabase, claims: &Claims) -> Result<Option<uuid::Uuid>, Failure> {
+    let Some(number) = claims.pins.get("source_version_no") else { return Ok(None) };
+    if let Some(id) = claims.pins.get("source_version_id").and_then(|id| id.parse().ok()) {
+        return Ok(Some(id));
     }
-    registered_keys(&chain, &evidence, &mut public_keys);
-    out.checks.extend(verify::database(claims, &DatabaseFacts { evidence, units, source, public_keys }));
-    Ok(())
+    let versions = block_on(database.versions(&claims.document_id))?;
+    Ok(versions.iter().find(|v| v.version_no.to_string() == *number).map(|v| v.source_version_id))
 }

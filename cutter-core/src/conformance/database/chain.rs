@@ -10,7 +10,8 @@ use crate::conformance::{Broken, Held, equal, holds};
 use crate::digest::Digest;
 use crate::drift;
 use crate::port::database::{
-    Begun, EffectName, EffectRecord, ReviewVerdict, StructuralFacts, SweepWrite, UnitQuery, UnitRow, Verdict,
+    Begun, CutState, EffectName, EffectRecord, Lifecycle, ReviewVerdict, StructuralFacts, SweepWrite,
+    UnitQuery, UnitRow, UnitScope, Verdict,
 };
 use crate::port::effect::{ExecutorEffect, fact};
 
@@ -187,7 +188,12 @@ fn vec_of(list: &[&str]) -> Vec<String> {
 
 pub(super) async fn units_are_listed_by_ordinal_in_pages(db: &DatabaseUnderTest) -> Held {
     let chain = Chain::through(db, Case::new(1), EffectName::LegA).await?;
-    let all = UnitQuery { document_id: "CONF-DOC".into(), limit: 100, ..UnitQuery::default() };
+    let all = UnitQuery {
+        document_id: "CONF-DOC".into(),
+        scope: UnitScope::Live,
+        limit: 100,
+        ..UnitQuery::default()
+    };
     let rows = db.reader.units(&UnitQuery { with_content: true, ..all.clone() }).await?;
     let expected: Vec<_> = chain
         .case
@@ -225,7 +231,7 @@ pub(super) async fn units_are_listed_by_ordinal_in_pages(db: &DatabaseUnderTest)
     equal("the document", Vec::from([0, 1, 2, 3]), ordinals(everything))?;
     let version = UnitQuery { version_no: Some(2), ..all.clone() };
     equal("no such version", Vec::new(), ordinals(db.reader.units(&version).await?))?;
-    let none = UnitQuery { document_id: "CONF".into(), ..all };
+    let none = UnitQuery { document_id: "CONF".into(), scope: UnitScope::Live, ..all };
     equal("no such document", Vec::new(), ordinals(db.reader.units(&none).await?))
 }
 
@@ -288,12 +294,42 @@ pub(super) async fn a_void_marks_rows_and_frees_their_keys(db: &DatabaseUnderTes
     let rows = record.facts.survey_after.0.get(drift::UNIT_ROWS).cloned();
     equal("rows are marked, not deleted", Some("4"), rows.as_deref())?;
     holds("evidence of the void", db.reader.evidence(&chain.case.run_id()).await?.voided, "none")?;
-    let live = UnitQuery { document_id: "CONF-DOC".into(), limit: 100, ..UnitQuery::default() };
+    let live = UnitQuery {
+        document_id: "CONF-DOC".into(),
+        scope: UnitScope::Live,
+        limit: 100,
+        ..UnitQuery::default()
+    };
     equal("live units", 0, db.reader.units(&live).await?.len())?;
-
-    let next = Chain::through(db, Case::new(2), EffectName::Enact).await?;
+    let in_force = UnitQuery { scope: UnitScope::InForce, ..live.clone() };
+    let next = Chain::through(db, Case::new(2), EffectName::LegA).await?;
+    equal("live drafts", 4, db.reader.units(&live).await?.len())?;
+    equal("drafts are not in force", 0, db.reader.units(&in_force).await?.len())?;
+    for effect in [EffectName::LegB, EffectName::WriteVerify, EffectName::Sg2Request, EffectName::Sg2Review] {
+        next.commit(effect).await?;
+    }
+    next.commit(EffectName::Enact).await?;
     let units = db.reader.units(&live).await?;
+    equal("what is in force", &units, &db.reader.units(&in_force).await?)?;
     let set = next.case.id("change set");
+    let voided = UnitQuery { scope: UnitScope::ChangeSet(chain.case.id("change set")), ..live.clone() };
+    let voided = db.reader.units(&voided).await?;
+    holds(
+        "what was voided, by name",
+        voided.len() == 4 && voided.iter().all(|u| u.lifecycle_status == "voided"),
+        voided,
+    )?;
+    let cut = |case: &Case, status| CutState {
+        change_set_id: case.id("change set"),
+        run_id: case.run_id(),
+        unit_count: 4,
+        status,
+    };
+    let cuts = Vec::from([cut(&chain.case, Lifecycle::Voided), cut(&next.case, Lifecycle::Enacted)]);
+    let versions = db.reader.versions("CONF-DOC").await?;
+    equal("the versions", Vec::from([1, 1]), versions.iter().map(|v| v.version_no).collect())?;
+    equal("their cuts", cuts, versions.into_iter().filter_map(|v| v.cut).collect())?;
+    equal("no such document", Vec::new(), db.reader.versions("CONF").await?)?;
     let new = units.iter().all(|u| u.change_set_id == set && u.lifecycle_status == "enacted");
     holds("the new run's four enacted units", units.len() == 4 && new, units)
 }

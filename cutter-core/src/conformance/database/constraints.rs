@@ -7,7 +7,7 @@ use crate::conformance::fixture::{Case, Chain, Request};
 use crate::conformance::{Broken, Held, equal, holds, refused};
 use crate::digest::Digest;
 use crate::port::PortErrorKind;
-use crate::port::database::{Begun, EffectName, ReviewVerdict, UnitQuery, Verdict};
+use crate::port::database::{Begun, EffectName, ReviewVerdict, UnitQuery, UnitScope, Verdict};
 use crate::port::effect::{ExecutorEffect, fact};
 
 const CONFLICT: &[PortErrorKind] = &[PortErrorKind::Conflict];
@@ -31,7 +31,12 @@ pub(super) async fn one_live_change_set_per_version(db: &DatabaseUnderTest) -> H
     second.commit(EffectName::Sweep).await?;
     second.commit(EffectName::Sg1Review).await?;
     refused("a second live cut", CONFLICT, second.begin(EffectName::LegA).await)?;
-    let live = UnitQuery { document_id: "CONF-DOC".into(), limit: 100, ..UnitQuery::default() };
+    let live = UnitQuery {
+        document_id: "CONF-DOC".into(),
+        scope: UnitScope::Live,
+        limit: 100,
+        ..UnitQuery::default()
+    };
     let units = db.reader.units(&live).await?;
     let set = Case::new(1).id("change set");
     let ours = units.iter().all(|u| u.change_set_id == set);
@@ -98,7 +103,12 @@ pub(super) async fn without_approval_nothing_is_cut(db: &DatabaseUnderTest) -> H
     chain.commit(EffectName::Sweep).await?;
     refused("a cut at S1 (F-3)", &REFUSALS, chain.begin(EffectName::LegA).await)?;
     refused("a verify without a cut (F-4)", &REFUSALS, chain.begin(EffectName::WriteVerify).await)?;
-    let units = UnitQuery { document_id: "CONF-DOC".into(), limit: 10, ..UnitQuery::default() };
+    let units = UnitQuery {
+        document_id: "CONF-DOC".into(),
+        scope: UnitScope::Live,
+        limit: 10,
+        ..UnitQuery::default()
+    };
     equal("units", 0, db.reader.units(&units).await?.len())
 }
 
@@ -145,7 +155,12 @@ pub(super) async fn nothing_is_enacted_without_consent(db: &DatabaseUnderTest) -
     commit(&chain, EffectName::Sg2Review, &refusal).await?;
     let refused = chain.begin(EffectName::Enact).await;
     never_commits("an enactment against a refusal", refused, (fact::APPROVAL_DECISION, &["reject"])).await?;
-    let units = UnitQuery { document_id: "CONF-DOC".into(), limit: 10, ..UnitQuery::default() };
+    let units = UnitQuery {
+        document_id: "CONF-DOC".into(),
+        scope: UnitScope::Live,
+        limit: 10,
+        ..UnitQuery::default()
+    };
     let units = db.reader.units(&units).await?;
     holds("four drafts", units.len() == 4 && units.iter().all(|u| u.lifecycle_status == "draft"), units)
 }
@@ -161,7 +176,12 @@ pub(super) async fn enacted_units_cannot_be_voided(db: &DatabaseUnderTest) -> He
         (false, Some("verified_complete")),
         (evidence.voided, evidence.entry_status.as_deref()),
     )?;
-    let units = UnitQuery { document_id: "CONF-DOC".into(), limit: 10, ..UnitQuery::default() };
+    let units = UnitQuery {
+        document_id: "CONF-DOC".into(),
+        scope: UnitScope::Live,
+        limit: 10,
+        ..UnitQuery::default()
+    };
     let units = db.reader.units(&units).await?;
     holds("four enacted", units.len() == 4 && units.iter().all(|u| u.lifecycle_status == "enacted"), units)
 }

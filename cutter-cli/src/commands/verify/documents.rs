@@ -1,0 +1,165 @@
+//! What the knowledge base holds of a run: its documents, and what they claim by themselves.
+
+use std::collections::BTreeMap;
+
+use cutter_core::approval::{ApprovalPolicy, Ask, FORMAT, field};
+use cutter_core::digest::Digest;
+use cutter_core::id::RunId;
+use cutter_core::inspect::Claims;
+use cutter_core::inspect::asked;
+use cutter_core::inspect::verify::{
+    self, ApprovalFact, Approvals, DocumentFact, documents, one_document_per_phase,
+};
+use cutter_core::naming::DocumentName;
+use cutter_core::policy::Chain;
+use cutter_core::port::signer::{SignatureFacts, SignatureVerifier as _};
+use cutter_core::sidecar::{ApprovalRecord, Sidecar};
+use cutter_kb::ports::KeyRing;
+use futures_executor::block_on;
+
+use super::gather::Gathered;
+use crate::failure::Failure;
+use crate::wire::{self, Stores};
+
+/// The documents in a run's folder, with their texts.
+pub(super) fn texts(stores: &Stores, paths: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    let mut texts = Vec::new();
+    for path in paths {
+        if let Some(document) = block_on(stores.kb.read(path))? {
+            texts.push((path.clone(), String::from_utf8_lossy(&document.bytes).into_owned()));
+        }
+    }
+    Ok(texts)
+}
+
+/// Documents of any name that answer something: people call theirs as they like.
+pub(super) fn answers(texts: &[(String, String)], claims: &Claims) -> Vec<String> {
+    let is_answer = |(path, text): &&(String, String)| {
+        claims.approvals.iter().any(|a| a.approval_kb_id == *path)
+            || text.lines().any(|line| line == format!("format: {FORMAT}"))
+    };
+    texts.iter().filter(is_answer).map(|(path, _)| path.clone()).collect()
+}
+
+/// What a run claims by its documents alone. Of the answers to one ask, the one that holds speaks.
+pub(super) fn claims(
+    policy: ApprovalPolicy,
+    ring: &KeyRing,
+    keys: &Approvals,
+    run_id: &RunId,
+    texts: &[(String, String)],
+) -> Result<(Claims, Vec<ApprovalFact>), Failure> {
+    let asks = asked::asks(texts, run_id);
+    let mut given: BTreeMap<(String, u32, String), Vec<ApprovalFact>> = BTreeMap::new();
+    for (path, text) in texts {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        if DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators()) {
+            continue;
+        }
+        let lines = || text.lines().map(str::trim_end);
+        let answers = |ask: &&Ask| {
+            let nonce = ask.required.get(field::NONCE);
+            nonce.is_some_and(|nonce| lines().any(|line| line == format!("nonce: {nonce}")))
+        };
+        // A refusal opens no gate, and is no claim to have opened one.
+        let approves = lines().any(|line| line == "decision: approve");
+        let Some(ask) = asks.iter().map(|a| &a.ask).find(answers).filter(|_| approves) else { continue };
+        let signature = block_on(ring.observe(text.as_bytes(), wire::now()))?;
+        let record = approval_record(ask, path, text, &signature);
+        let (found, request) = (record.sha256, record.request_sha256);
+        let fact = ApprovalFact { found, request, signature: Some(signature), record };
+        given.entry((ask.gate.clone(), ask.occurrence, ask.approval_type.clone())).or_default().push(fact);
+    }
+    let mut claims = Claims::of_documents(run_id, texts, policy, Vec::new());
+    let best: Vec<ApprovalFact> =
+        given.into_values().filter_map(|facts| verify::best(&claims, facts, keys)).collect();
+    claims.approvals = best.iter().map(|fact| fact.record.clone()).collect();
+    Ok((claims, best))
+}
+
+fn approval_record(ask: &Ask, path: &str, text: &str, signature: &SignatureFacts) -> ApprovalRecord {
+    let (covered, fingerprint) = match signature {
+        SignatureFacts::Good { text, fingerprint, .. } => (text.as_str(), fingerprint.clone()),
+        SignatureFacts::Unsigned { text } => (text.as_str(), String::new()),
+        SignatureFacts::Bad { .. } => (text, "a good signature, by a key that is here".to_owned()),
+    };
+    let actor = covered.lines().find_map(|line| line.strip_prefix("actor: ")).unwrap_or_default();
+    ApprovalRecord {
+        gate: ask.gate.clone(),
+        requested_utc: wire::now(),
+        approval_kb_id: path.to_owned(),
+        review_decision_id: None,
+        validated_utc: wire::now(),
+        sha256: Some(Digest::of(text.as_bytes())),
+        actor: actor.trim_end().to_owned(),
+        fingerprint,
+        decision: "approve".to_owned(),
+        occurrence: ask.occurrence,
+        expires_utc: None,
+        request_sha256: ask.required.get(field::REQUEST_SHA256).and_then(|t| t.parse().ok()),
+        nonce: ask.required.get(field::NONCE).cloned().unwrap_or_default(),
+    }
+}
+
+/// The filed documents, and the reports of stops.
+pub(super) fn filed(
+    stores: &Stores,
+    claims: &Claims,
+    sidecar: Option<&Sidecar>,
+    out: &mut Gathered,
+) -> Result<(), Failure> {
+    let mut facts = Vec::new();
+    for (path, recorded) in &claims.documents {
+        let found = block_on(stores.kb.read(path))?.map(|d| d.sha256);
+        facts.push(DocumentFact { path: path.clone(), recorded: *recorded, found });
+    }
+    out.checks.extend(documents(&facts));
+    let Some(sidecar) = sidecar else { return Ok(()) };
+    out.checks.extend(one_document_per_phase(sidecar));
+    let mut stops = Vec::new();
+    for stop in &sidecar.stops {
+        let path = format!("{}/{}", sidecar.kb_folder.as_deref().unwrap_or_default(), stop.name);
+        let found = if stop.uploaded.is_some() { block_on(stores.kb.read(&path))? } else { None };
+        stops.push((stop.clone(), found.map(|d| d.sha256)));
+    }
+    out.checks.extend(verify::stops(&stops));
+    Ok(())
+}
+
+/// The approvals of a record, read again, their signatures judged as of the time of their acceptance.
+pub(super) fn approvals(
+    stores: &Stores,
+    ring: &KeyRing,
+    chain: &Chain,
+    claims: &Claims,
+) -> Result<Vec<ApprovalFact>, Failure> {
+    let mut facts = Vec::new();
+    for record in &claims.approvals {
+        let document = block_on(stores.kb.read(&record.approval_kb_id))?;
+        let signature = match &document {
+            Some(document) => {
+                let (bytes, at) = (&document.bytes, record.validated_utc);
+                Some(match block_on(ring.observe(bytes, at))? {
+                    SignatureFacts::Bad { code, .. } if code == "unknown_key" => {
+                        block_on(ring.observe_with(bytes, &chain.public_keys(), at))?
+                    }
+                    facts => facts,
+                })
+            }
+            None => None,
+        };
+        let request = match &record.request_sha256 {
+            Some(wanted) => {
+                let found = claims.documents.iter().find(|(_, digest)| digest == wanted);
+                match found {
+                    Some((path, _)) => block_on(stores.kb.read(path))?.map(|d| d.sha256),
+                    None => Some(*wanted).filter(|_| claims.creator.is_none()),
+                }
+            }
+            None => None,
+        };
+        let found = document.map(|d| d.sha256);
+        facts.push(ApprovalFact { record: record.clone(), found, signature, request });
+    }
+    Ok(facts)
+}

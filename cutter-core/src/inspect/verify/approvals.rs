@@ -1,0 +1,236 @@
+//! Approvals: who allowed what, and whether all that had to be allowed was.
+
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{ApprovalFact, NotChecked};
+use crate::approval::SignaturePolicy;
+use crate::gate::backup::normal_fingerprint;
+use crate::gate::{ABSENT, Check};
+use crate::inspect::claims::Claims;
+use crate::machine::run::{GateId, Phase};
+use crate::port::database::RunEvidence;
+use crate::port::effect::EffectName;
+use crate::port::signer::SignatureFacts;
+
+/// What the signature of an unknown key is called.
+const UNKNOWN_KEY: &str = "unknown_key";
+
+/// The keys by which approvals are judged.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Approvals {
+    /// Fingerprints that whoever checks brought along: nobody else's word counts.
+    pub brought: Vec<String>,
+    /// Whether any approver's key is here at all.
+    pub has_keys: bool,
+}
+
+/// A word that was given, and holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Allowed {
+    /// Which gate.
+    pub gate: String,
+    /// `approve`, `defer` or `reject`.
+    pub decision: String,
+    /// By whom.
+    pub actor: String,
+    /// With which key; empty for an unsigned one that the policy let pass.
+    pub fingerprint: String,
+    /// When, by the signer's own clock.
+    pub signed_at: Option<Timestamp>,
+    /// The document.
+    pub approval: String,
+}
+
+/// The words that hold, in the order of the record.
+#[must_use]
+pub fn allowed(approvals: &[ApprovalFact], checks: &[Check]) -> Vec<Allowed> {
+    let of = |fact: &ApprovalFact| {
+        let record = &fact.record;
+        let begins = format!("verify.approval.{}.{}.", record.gate, record.occurrence);
+        let is_good = |check: &Check| !check.invariant.starts_with(&begins) || check.ok;
+        let signed_at = match &fact.signature {
+            Some(SignatureFacts::Good { signed_at, .. }) => Some(*signed_at),
+            Some(SignatureFacts::Unsigned { .. }) => None,
+            _ => return None,
+        };
+        checks.iter().all(is_good).then(|| Allowed {
+            gate: record.gate.clone(),
+            decision: record.decision.clone(),
+            actor: record.actor.clone(),
+            fingerprint: record.fingerprint.clone(),
+            signed_at,
+            approval: record.approval_kb_id.clone(),
+        })
+    };
+    approvals.iter().filter_map(of).collect()
+}
+
+/// Checks the approvals: each that had to be given is there; each is genuine, unedited, by a person
+/// whom the run's settings name, for the request that stands there, and used once.
+#[must_use]
+pub fn approvals(
+    claims: &Claims,
+    approvals: &[ApprovalFact],
+    evidence: &RunEvidence,
+    keys: &Approvals,
+) -> (Vec<Check>, Vec<NotChecked>) {
+    let (mut checks, mut open) = (there(claims, evidence), Vec::new());
+    let mut seen = BTreeSet::new();
+    let mut twice = Vec::new();
+    for fact in approvals {
+        if let Some(sha256) = &fact.record.sha256
+            && !seen.insert(*sha256)
+        {
+            twice.push(fact.record.approval_kb_id.clone());
+        }
+        one(claims, fact, keys, &mut checks, &mut open);
+    }
+    checks.push(Check::empty("verify.approvals.each_used_once", &twice));
+    (checks, open)
+}
+
+/// Every gate that the run came past was opened by somebody's word.
+fn there(claims: &Claims, evidence: &RunEvidence) -> Vec<Check> {
+    let has = |effect| evidence.effects.iter().any(|e| e.key.effect == effect);
+    let needed = [
+        (GateId::CutAuthz, claims.has_passed(Phase::CutLegA) || has(EffectName::LegA)),
+        (GateId::LifecycleAuthz, claims.is_enacted() || has(EffectName::Enact)),
+        (GateId::FailureEscalation, claims.live && (claims.voided || has(EffectName::Void))),
+    ];
+    let judge = |(gate, needed): &(GateId, bool)| {
+        let given = claims.approvals.iter().any(|a| a.gate == gate.as_str() && a.decision == "approve");
+        needed.then(|| {
+            Check::new(
+                &format!("verify.approval.{}.there", gate.as_str()),
+                "an approval",
+                if given { "there" } else { ABSENT },
+                given,
+            )
+        })
+    };
+    needed.iter().filter_map(judge).collect()
+}
+
+fn one(
+    claims: &Claims,
+    fact: &ApprovalFact,
+    keys: &Approvals,
+    checks: &mut Vec<Check>,
+    open: &mut Vec<NotChecked>,
+) {
+    let record = &fact.record;
+    let id = |what: &str| format!("verify.approval.{}.{}.{what}", record.gate, record.occurrence);
+    match &record.sha256 {
+        Some(sha256) => checks.push(Check::equal_some(&id("unedited"), sha256, fact.found.as_ref())),
+        None => checks.push(Check::truth(&id("unedited"), false)),
+    }
+    if fact.found.is_none() {
+        // what it says follows from it
+        return;
+    }
+    let unsigned = record.fingerprint.is_empty();
+    let (signer, text) = match &fact.signature {
+        Some(SignatureFacts::Good { fingerprint, text, .. }) => (fingerprint.clone(), Some(text)),
+        Some(SignatureFacts::Unsigned { text }) if unsigned => (String::new(), Some(text)),
+        Some(SignatureFacts::Unsigned { .. }) => ("unsigned".to_owned(), None),
+        Some(SignatureFacts::Bad { code, .. }) if code == UNKNOWN_KEY && !keys.has_keys => {
+            open.push(NotChecked::new(
+                id("signature"),
+                "no approver's key is here",
+                format!("cutter verify --run-id {} --approver FILE", claims.run_id),
+            ));
+            return;
+        }
+        Some(SignatureFacts::Bad { code, .. }) => (code.clone(), None),
+        None => (ABSENT.to_owned(), None),
+    };
+    if unsigned {
+        let may = claims.policy.signature == SignaturePolicy::Optional;
+        checks.push(Check::new(&id("signature"), "a signature, as the policy requires", "unsigned", may));
+    } else {
+        checks.push(Check::equal(&id("signature"), &record.fingerprint, &signer));
+    }
+    let Some(text) = text else { return };
+    if !unsigned {
+        who(claims, fact, keys, checks, open);
+    }
+    let field = |key: &str| {
+        let prefix = format!("{key}: ");
+        let line = text.lines().find_map(|l| l.strip_prefix(&prefix));
+        line.map(|value| value.trim().to_owned())
+    };
+    for (name, expected) in [
+        ("decision", record.decision.clone()),
+        ("run_id", claims.run_id.to_string()),
+        ("document_id", claims.document_id.clone()),
+        ("gate", record.gate.clone()),
+        ("actor", record.actor.clone()),
+    ] {
+        checks.push(Check::equal_some(&id(name), &expected, field(name).as_ref()));
+    }
+    if let Some(request) = &record.request_sha256 {
+        checks.push(Check::equal_some(&id("request_unedited"), request, fact.request.as_ref()));
+        let named = field("request_sha256");
+        checks.push(Check::equal_some(&id("request_sha256"), &request.to_hex(), named.as_ref()));
+    }
+}
+
+/// The signer is someone who may.
+fn who(
+    claims: &Claims,
+    fact: &ApprovalFact,
+    keys: &Approvals,
+    checks: &mut Vec<Check>,
+    open: &mut Vec<NotChecked>,
+) {
+    let record = &fact.record;
+    let id = |what: &str| format!("verify.approval.{}.{}.{what}", record.gate, record.occurrence);
+    let own = normal_fingerprint(&record.fingerprint);
+    if !keys.brought.is_empty() {
+        let is_brought = keys.brought.iter().any(|f| normal_fingerprint(f) == own);
+        checks.push(Check::new(
+            &id("signer_brought"),
+            keys.brought.join(", "),
+            &record.fingerprint,
+            is_brought,
+        ));
+    }
+    // Where no policy is known, the keys that were brought along are it.
+    if !claims.policy.approvers.is_empty() || keys.brought.is_empty() {
+        let actors = claims.policy.actors_of(&record.fingerprint);
+        let pinned = actors.contains(&record.actor.as_str());
+        checks.push(Check::new(&id("signer_pinned"), &record.actor, actors.join(", "), pinned));
+    }
+    if claims.policy.approver_not_creator {
+        match &claims.creator {
+            Some(creator) => {
+                checks.push(Check::truth(&id("not_the_creator"), record.fingerprint != *creator))
+            }
+            None => open.push(NotChecked::new(
+                id("not_the_creator"),
+                "who created the run stands in its record, which is not here",
+                "the run's folder",
+            )),
+        }
+    }
+}
+
+/// Of several answers to one ask the one that holds, else the one that comes closest: what was
+/// refused and still lies there is no failure by itself.
+#[must_use]
+pub fn best(claims: &Claims, answers: Vec<ApprovalFact>, keys: &Approvals) -> Option<ApprovalFact> {
+    let score = |fact: &ApprovalFact| {
+        let (mut checks, mut open) = (Vec::new(), Vec::new());
+        one(claims, fact, keys, &mut checks, &mut open);
+        let failed = checks.iter().filter(|c| !c.ok).count();
+        (failed > 0, core::cmp::Reverse(checks.iter().filter(|c| c.ok).count()), failed)
+    };
+    answers.into_iter().min_by_key(score)
+}

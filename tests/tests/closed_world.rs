@@ -1,0 +1,293 @@
+//! `verify` over a closed world: what must be there follows from how far any source shows that a
+//! run came. The cells are those of the table in docs/audit.md.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+use std::path::{Path, PathBuf};
+
+use cutter_pg::login::Login;
+use cutter_tests::cli::{Deployment, Ran, SOVEREIGN, command_at, finish, law};
+
+/// What a checker has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// The knowledge base, and nothing else.
+    Documents,
+    /// The approvers' public keys as well.
+    Keys,
+    /// A login that reads, as well.
+    Database,
+    /// Everything: the home of the operator.
+    Home,
+}
+
+/// What became of the approval at the first gate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Approval {
+    Intact,
+    Unsigned,
+    Missing,
+    UnknownKey,
+    /// An answer that was refused lies beside the one that counted.
+    RefusedBeside,
+}
+
+/// A finished run, looked at from outside.
+struct Case {
+    d: Deployment,
+    run_id: String,
+    folder: PathBuf,
+}
+
+impl Case {
+    fn new() -> Self {
+        let d = Deployment::new();
+        d.register("LAW", &law(3, "all"));
+        let run_id = d.whole_run("LAW");
+        let status = d.status(&run_id);
+        let folder = d.path("kb").join(status.text("/kb_folder"));
+        assert!(folder.is_dir(), "{}", folder.display());
+        Self { d, run_id, folder }
+    }
+
+    fn approval(&self) -> PathBuf {
+        let mut files = std::fs::read_dir(&self.folder).unwrap().map(|e| e.unwrap().path());
+        files
+            .find(|p| p.file_name().unwrap().to_str().unwrap().starts_with("SG1-cut-authz-approval"))
+            .unwrap()
+    }
+
+    /// Signs an answer to the first request with the key of somebody else.
+    fn sign_elsewhere(&self) {
+        let other = Deployment::new();
+        let key = other.path(&format!("keys/{SOVEREIGN}.secret.asc"));
+        let kb = self.d.path("kb");
+        let arguments = ["sovereign", "approve", "--yes", "--run-id", &self.run_id, "--for", "cut"];
+        let more = ["--kb-dir", kb.to_str().unwrap(), "--key", key.to_str().unwrap()];
+        let _ = other.run(&[&arguments[..], &more].concat()).exits(0);
+    }
+
+    fn spoil(&self, approval: Approval) {
+        let path = self.approval();
+        match approval {
+            Approval::Intact => {}
+            Approval::Unsigned => {
+                let signed = std::fs::read_to_string(&path).unwrap();
+                let body =
+                    signed.split_once("\n\n").unwrap().1.split("-----BEGIN PGP SIGNATURE").next().unwrap();
+                std::fs::write(&path, body.replace("\n- ", "\n")).unwrap();
+            }
+            Approval::Missing => std::fs::remove_file(&path).unwrap(),
+            Approval::UnknownKey => {
+                std::fs::remove_file(&path).unwrap();
+                self.sign_elsewhere();
+            }
+            Approval::RefusedBeside => self.sign_elsewhere(),
+        }
+    }
+
+    fn verify(&self, source: Source) -> Ran {
+        let mut arguments = vec!["verify", "--run-id", &self.run_id];
+        let key = self.d.path(&format!("keys/{SOVEREIGN}.public.asc"));
+        assert!(key.is_file(), "{}", key.display());
+        if source == Source::Home {
+            return self.d.run(&arguments);
+        }
+        if source != Source::Documents {
+            arguments.extend(["--approver", key.to_str().unwrap()]);
+        }
+        if source != Source::Database {
+            arguments.push("--no-database");
+        }
+        let elsewhere = tempfile::tempdir().unwrap();
+        let mut command = command_at(elsewhere.path(), &arguments);
+        command.env("CUTTER_KB_DIR", self.d.path("kb"));
+        if source == Source::Database {
+            command.env("CUTTER_DSN_READER", self.d.database.connection_string(Login::Ro));
+        }
+        finish(command)
+    }
+
+    /// The names of failures that are no consequences.
+    fn failures(ran: &Ran) -> Vec<String> {
+        let checks =
+            ran.json["checks"].as_array().unwrap_or_else(|| panic!("{}\n{}", ran.stdout, ran.stderr));
+        let failed = checks.iter().filter(|c| c["ok"] == false && c["follows_from"].is_null());
+        failed.map(|c| c["invariant"].as_str().unwrap().to_owned()).collect()
+    }
+
+    fn copy(&self, below: &str) -> tempfile::TempDir {
+        let kept = tempfile::tempdir().unwrap();
+        copy_all(&self.d.path(below), kept.path());
+        kept
+    }
+
+    fn put_back(&self, below: &str, kept: &Path) {
+        std::fs::remove_dir_all(self.d.path(below)).unwrap();
+        copy_all(kept, &self.d.path(below));
+    }
+}
+
+fn copy_all(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_all(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// Source × what became of the approval: the exit code, and the failure that tells.
+#[test]
+fn the_table_of_sources_and_approvals() {
+    use Approval as A;
+    use Source as S;
+    let case = Case::new();
+    let kept = case.copy("kb");
+    let mut wrong = Vec::new();
+    for approval in [A::Intact, A::Unsigned, A::Missing, A::UnknownKey, A::RefusedBeside] {
+        case.spoil(approval);
+        for source in [S::Documents, S::Keys, S::Database, S::Home] {
+            let expected = match (approval, source) {
+                (A::Intact | A::RefusedBeside, S::Home) => 0,
+                (A::Intact | A::RefusedBeside, _) | (A::UnknownKey, S::Documents) => 7,
+                _ => 6,
+            };
+            let ran = case.verify(source);
+            if ran.code != Some(expected) {
+                wrong.push(format!(
+                    "{approval:?} × {source:?}: expected {expected}, observed {:?}: {}\n{}",
+                    ran.code, ran.stdout, ran.stderr
+                ));
+                continue;
+            }
+            assert_eq!(ran.json["ok"], expected == 0);
+            let failures = Case::failures(&ran);
+            assert_eq!(failures.is_empty(), expected != 6, "{approval:?} × {source:?}: {failures:?}");
+            assert!(
+                failures.iter().all(|f| f.starts_with("verify.approval.SG_cut_authz.")),
+                "{approval:?} × {source:?}: {failures:?}"
+            );
+            let open = ran.json["not_checked"].as_array().unwrap();
+            assert_eq!(open.is_empty(), source == S::Home, "{approval:?} × {source:?}: {open:?}");
+        }
+        case.put_back("kb", kept.path());
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn the_first_line_says_who_allowed_what_and_the_last_what_was_not_checked() {
+    let case = Case::new();
+    let people = case.d.people(&["verify", "--run-id", &case.run_id]).exits(0);
+    let first = people.stdout.lines().next().unwrap();
+    for part in
+        ["LAW version 1 (sha256 ", "): ada allowed the cut at 20", "; ada allowed the enactment at 20"]
+    {
+        assert!(first.contains(part), "{first}");
+    }
+    let documents = case.d.people(&["verify", "--run-id", &case.run_id, "--no-database"]).exits(7);
+    let last = documents.stdout.lines().last().unwrap();
+    assert!(last.starts_with("not checked: the database: left out as asked; needs cutter "), "{last}");
+    // Whoever brings the keys along believes nobody else's.
+    let other = Deployment::new();
+    let key = other.path(&format!("keys/{SOVEREIGN}.public.asc"));
+    let ran = case.d.run(&["verify", "--run-id", &case.run_id, "--approver", key.to_str().unwrap()]).exits(6);
+    assert_eq!(
+        Case::failures(&ran),
+        [
+            "verify.approval.SG_cut_authz.1.signer_brought",
+            "verify.approval.SG_lifecycle_authz.1.signer_brought"
+        ]
+    );
+    let nobody =
+        case.d.run(&["verify", "--run-id", "ictr-20260520T101112Z-019e44f1-2a00-7123-8abc-0123456789ab"]);
+    let _ = nobody.exits(66);
+}
+
+/// The record as it was at the first gate, put back over a finished run.
+#[test]
+fn a_record_older_than_the_evidence_is_found_by_everybody_who_looks() {
+    let d = Deployment::new();
+    d.register("LAW", &law(3, "all"));
+    let run_id = d.cut("LAW");
+    let old = tempfile::tempdir().unwrap();
+    copy_all(&d.run_folder(&run_id), old.path());
+    d.finish_run(&run_id);
+    let run = ["--run-id", &run_id];
+    let _ = d.run(&[&["orchestrate", "recover"][..], &run].concat()).exits(0);
+    let _ = d.run(&[&["why"][..], &run].concat()).exits(0);
+    std::fs::remove_dir_all(d.run_folder(&run_id)).unwrap();
+    copy_all(old.path(), &d.run_folder(&run_id));
+
+    let verified = d.run(&[&["verify"][..], &run].concat()).exits(6);
+    assert!(Case::failures(&verified).contains(&"verify.record.newest".to_owned()), "{}", verified.stdout);
+    assert_eq!(verified.text("/reached"), "closeout_reported");
+    // by its documents alone, too
+    let _ = d.run(&[&["verify", "--no-database"][..], &run].concat()).exits(6);
+    let recovered = d.run(&[&["orchestrate", "recover"][..], &run].concat()).exits(6);
+    assert!(
+        recovered.text("/error/message").contains("older than what happened since"),
+        "{}",
+        recovered.stdout
+    );
+    let why = d.run(&[&["why"][..], &run].concat()).exits(6);
+    assert!(why.text("/condition").contains("an older copy was put back"), "{}", why.stdout);
+}
+
+/// What the record, the folder and the index do not say is missed all the same.
+#[test]
+fn what_must_be_there_does_not_follow_from_the_record_alone() {
+    let case = Case::new();
+    let (kb, runs) = (case.copy("kb"), case.copy("runs"));
+    let file = |name: &str| {
+        let mut all = std::fs::read_dir(&case.folder).unwrap().map(|e| e.unwrap().path());
+        all.find(|p| p.file_name().unwrap().to_str().unwrap().starts_with(name)).unwrap()
+    };
+    let fails = |source: Source, with: &str| {
+        let ran = case.verify(source).exits(6);
+        let failures = Case::failures(&ran);
+        assert!(failures.iter().any(|f| f == with), "{with}: {failures:?}");
+    };
+    std::fs::write(case.folder.join("12-forged.md"), "# forged").unwrap();
+    for source in [Source::Documents, Source::Database, Source::Home] {
+        fails(source, "verify.documents.no_strays");
+    }
+    case.put_back("kb", kb.path());
+    // A run whose end is cut off is known by its line in the index.
+    for name in ["08", "09", "10", "11"] {
+        std::fs::remove_file(file(name)).unwrap();
+    }
+    for source in [Source::Documents, Source::Database, Source::Home] {
+        fails(source, "verify.documents.one_for_each_phase");
+    }
+    case.put_back("kb", kb.path());
+    // The whole folder gone: the database knows.
+    std::fs::remove_dir_all(&case.folder).unwrap();
+    fails(Source::Database, "verify.documents.one_for_each_phase");
+    case.put_back("kb", kb.path());
+    // The record without its approvals, its digest computed anew.
+    case.forge_record(|record| record["sovereign_approvals"] = serde_json::json!([]));
+    fails(Source::Home, "verify.approval.SG_cut_authz.there");
+    fails(Source::Home, "verify.approval.SG_lifecycle_authz.there");
+    case.put_back("runs", runs.path());
+    case.d.verify(&case.run_id);
+}
+
+impl Case {
+    /// Changes the newest revision as somebody does who knows how its digest is made.
+    fn forge_record(&self, change: impl FnOnce(&mut serde_json::Value)) {
+        use cutter_core::sidecar::Sidecar;
+        let folder = self.d.run_folder(&self.run_id).join("rev");
+        let number = |p: &PathBuf| p.file_stem().unwrap().to_str().unwrap().parse::<u64>().unwrap_or(0);
+        let newest =
+            std::fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).max_by_key(number).unwrap();
+        let mut value: serde_json::Value = serde_json::from_slice(&std::fs::read(&newest).unwrap()).unwrap();
+        change(&mut value);
+        let mut record: Sidecar = serde_json::from_value(value).unwrap();
+        std::fs::write(newest, record.to_bytes().unwrap()).unwrap();
+    }
+}
