@@ -11,7 +11,7 @@ use super::{DriveError, Ports};
 use crate::approval::{ApprovalPolicy, Ask, field};
 use crate::drift::{Difference, POLICY};
 use crate::machine::run::GateId;
-use crate::policy::Chain;
+use crate::policy::{Chain, Event};
 use crate::port::database::{Reader, Survey};
 use crate::port::signer::{Duty, SignatureFacts, SignatureVerifier};
 use crate::port::{PortError, PortErrorKind, PortResult};
@@ -27,8 +27,12 @@ pub async fn policy_of(reader: &dyn Reader, signatures: &dyn SignatureVerifier) 
     let keys: Vec<&str> = record.keys.values().map(String::as_str).collect();
     let mut facts = Vec::with_capacity(record.events.len());
     for event in &record.events {
-        let document = event.document.as_bytes();
-        facts.push(signatures.observe_with(document, &keys, event.recorded_at).await?);
+        // What reads as an event as it stands is bare: a signed one has its armour around it.
+        facts.push(if Event::parse(&event.document).is_ok() {
+            SignatureFacts::Unsigned { text: event.document.clone() }
+        } else {
+            signatures.observe_with(event.document.as_bytes(), &keys, event.recorded_at).await?
+        });
     }
     let broken = |why: crate::policy::Broken| {
         PortError::new("policy", "check", PortErrorKind::Corrupt, why.to_string())

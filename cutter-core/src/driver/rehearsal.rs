@@ -4,7 +4,7 @@
 //! Empty phases leave nothing that only an intent would find, so each shares its first write with the
 //! one before, as a run's own phases do that only look: the protocol at its least.
 //!
-//! No database is asked and nothing is judged, so it is built with the feature `conformance` alone.
+//! No database is asked but for the policy, and nothing is judged but the answer, so it is built with the feature `conformance` alone.
 
 use alloc::collections::BTreeMap;
 use alloc::format;
@@ -127,6 +127,8 @@ impl Run<'_> {
         let minimum = Ask::minimum(LIFECYCLE_ENACTMENT).unwrap_or_default();
         let mut required: BTreeMap<_, _> =
             minimum.iter().map(|key| ((*key).to_string(), "nothing".to_string())).collect();
+        let head = self.chain().await?.head().map(|head| head.to_hex()).unwrap_or_default();
+        required.insert(field::POLICY_HEAD.to_string(), head);
         required.insert(field::NONCE.to_string(), intent.nonce.clone().unwrap_or_default());
         required.insert(field::REQUEST_SHA256.to_string(), sha256.to_hex());
         let ask = Ask {
