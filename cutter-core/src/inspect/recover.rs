@@ -65,6 +65,11 @@ fn knows_effect(sidecar: &Sidecar, effect: EffectName, occurrence: u32, id: &uui
     {
         return true;
     }
+    // A void asks the database what a lost attempt had left, and takes it along; what is enacted
+    // is never voided.
+    if effect != EffectName::Enact && matches!(sidecar.run_state(), Ok(RunState::Voided { .. })) {
+        return true;
+    }
     let passed = |p: Phase| sidecar.phases.get(p.as_str()).is_some_and(|r| r.result != PhaseResult::Running);
     match effect {
         EffectName::Mark | EffectName::Sweep => passed(Phase::Mark),
