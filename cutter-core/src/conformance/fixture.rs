@@ -1,5 +1,7 @@
 //! One small document and every request that a run makes about it.
 
+mod chain;
+
 use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
@@ -8,21 +10,20 @@ use alloc::vec::Vec;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::Broken;
-use super::database::DatabaseUnderTest;
 use crate::approval::{Ask, field};
 use crate::digest::Digest;
 use crate::id::{RunId, mint_v7};
 use crate::key::{self, RowLabel};
 use crate::machine::run::GateId;
-use crate::port::PortResult;
 use crate::port::ask::{AnswerWrite, AskWrite};
 use crate::port::database::{
-    Begun, EffectContext, EffectKey, EffectName, EffectRecord, EnactWrite, ExecutorEffect, Fence, LegAWrite,
-    LegBWrite, MarkWrite, ReviewVerdict, ReviewWrite, Sg2RequestWrite, SignatureWrite, SourceFacts,
-    SourceRegistration, SurveyScope, SweepWrite, UnitWrite, Verdict, VoidWrite, WriteVerifyWrite,
+    EnactWrite, LegAWrite, LegBWrite, MarkWrite, ReviewVerdict, ReviewWrite, Sg2RequestWrite, SignatureWrite,
+    SourceFacts, SourceRegistration, SurveyScope, UnitWrite, VoidWrite, WriteVerifyWrite,
 };
 use crate::rows::{RowFields, RowsHeader, rows_digest};
+
+pub use chain::Chain;
+pub(super) use chain::{Request, WHOLE};
 
 const MILLIS: u64 = 1_767_323_045_000;
 
@@ -383,158 +384,5 @@ impl Case {
             approval_id: self.review("void", ReviewVerdict::Approve, "1").approval_id,
             reason: "cut from the wrong text".into(),
         }
-    }
-}
-
-/// An effect with the principal that performs it.
-#[derive(Debug, Clone)]
-pub(super) enum Request {
-    Execute(ExecutorEffect),
-    Review(ReviewWrite),
-    Verify(WriteVerifyWrite),
-}
-
-/// A case on its way through a database, under one fence.
-pub struct Chain<'a> {
-    /// The database.
-    pub db: &'a DatabaseUnderTest,
-    /// The run.
-    pub case: Case,
-    /// Its fence.
-    pub fence: Fence,
-    /// The registered source.
-    pub source: SourceFacts,
-}
-
-/// The effects of a whole run, in order.
-pub(super) const WHOLE: [EffectName; 9] = [
-    EffectName::Mark,
-    EffectName::Sweep,
-    EffectName::Sg1Review,
-    EffectName::LegA,
-    EffectName::LegB,
-    EffectName::WriteVerify,
-    EffectName::Sg2Request,
-    EffectName::Sg2Review,
-    EffectName::Enact,
-];
-
-impl<'a> Chain<'a> {
-    /// Registers the source, takes the fence and stores the asks of both gates.
-    ///
-    /// # Errors
-    /// If either fails.
-    pub async fn start(db: &'a DatabaseUnderTest, case: Case) -> Result<Self, Broken> {
-        let chain = Self::start_without_asks(db, case).await?;
-        for approval_type in ["cut_authorization", "lifecycle_enactment"] {
-            db.executor.open_ask(&chain.fence, &chain.case.ask(approval_type)).await?;
-        }
-        Ok(chain)
-    }
-
-    /// As [`Self::start`], but what will be approved was never asked.
-    ///
-    /// # Errors
-    /// If either fails.
-    pub async fn start_without_asks(db: &'a DatabaseUnderTest, case: Case) -> Result<Self, Broken> {
-        let source = db.executor.register_source(&case.registration()).await?.source;
-        let holder = case.id("holder");
-        let fence = db.executor.take_fence(&case.run_id(), &case.document_id, holder).await?;
-        Ok(Self { db, case, fence, source })
-    }
-
-    /// A chain with every effect up to and with `last` committed.
-    ///
-    /// # Errors
-    /// If any of them is not.
-    pub async fn through(db: &'a DatabaseUnderTest, case: Case, last: EffectName) -> Result<Self, Broken> {
-        let chain = Self::start(db, case).await?;
-        for effect in WHOLE {
-            chain.commit(effect).await?;
-            if effect == last {
-                break;
-            }
-        }
-        Ok(chain)
-    }
-
-    pub(super) fn request(&self, effect: EffectName) -> Request {
-        let case = &self.case;
-        let entry_id = case.id("entry");
-        match effect {
-            EffectName::Mark => Request::Execute(ExecutorEffect::Mark(case.mark(&self.source))),
-            EffectName::Sweep => Request::Execute(ExecutorEffect::Sweep(SweepWrite {
-                entry_id,
-                sweep_id: case.id("sweep"),
-                history_id: case.id("history sweep"),
-            })),
-            EffectName::Sg1Review => {
-                Request::Review(case.review("cut_authorization", ReviewVerdict::Approve, "1"))
-            }
-            EffectName::LegA => Request::Execute(ExecutorEffect::LegA(case.leg_a(&self.source))),
-            EffectName::LegB => Request::Execute(ExecutorEffect::LegB(case.leg_b())),
-            EffectName::WriteVerify => Request::Verify(case.write_verify()),
-            EffectName::Sg2Request => Request::Execute(ExecutorEffect::Sg2Request(case.sg2_request())),
-            EffectName::Sg2Review => {
-                Request::Review(case.review("lifecycle_enactment", ReviewVerdict::Approve, "1"))
-            }
-            EffectName::Enact => Request::Execute(ExecutorEffect::Enact(case.enact())),
-            EffectName::Sg3Review => Request::Review(case.review("void", ReviewVerdict::Approve, "1")),
-            EffectName::Void => Request::Execute(ExecutorEffect::Void(case.void())),
-        }
-    }
-
-    /// What an effect carries along.
-    #[must_use]
-    pub fn context(&self, effect: EffectName, occurrence: u32, payload: &str) -> EffectContext {
-        let key = EffectKey { run_id: self.case.run_id(), effect, occurrence };
-        EffectContext {
-            fence: self.fence.clone(),
-            effect_id: self.case.id(&format!("effect {effect} {occurrence}")),
-            key,
-            payload_sha256: Digest::of(payload.as_bytes()),
-            at: Timestamp::from_second(1_767_323_045 + i64::from(occurrence)).unwrap_or_default(),
-            actor: "operator".into(),
-            deadline_ms: 30_000,
-            survey: self.case.scope(),
-        }
-    }
-
-    pub(super) async fn begin_as(&self, cx: &EffectContext, request: &Request) -> PortResult<Begun> {
-        match request {
-            Request::Execute(effect) => self.db.executor.begin(cx, effect).await,
-            Request::Review(effect) => self.db.reviewer.begin(cx, effect).await,
-            Request::Verify(effect) => self.db.verifier.begin(cx, effect).await,
-        }
-    }
-
-    /// Begins an effect of the case.
-    ///
-    /// # Errors
-    /// The port's.
-    pub async fn begin(&self, effect: EffectName) -> PortResult<Begun> {
-        let request = self.request(effect);
-        self.begin_as(&self.context(effect, 1, &format!("{request:?}")), &request).await
-    }
-
-    /// Begins and commits an effect of the case.
-    ///
-    /// # Errors
-    /// If it fails, or was there before.
-    pub async fn commit(&self, effect: EffectName) -> Result<EffectRecord, Broken> {
-        self.finish(effect, Verdict::Commit).await
-    }
-
-    /// Begins an effect of the case and finishes it with a verdict that commits.
-    ///
-    /// # Errors
-    /// If it fails, or was there before.
-    pub async fn finish(&self, effect: EffectName, verdict: Verdict) -> Result<EffectRecord, Broken> {
-        let what = format!("{effect} of run {}", self.case.n);
-        let Begun::Pending(pending) = self.begin(effect).await? else {
-            return Err(Broken::new(format!("{what} to be new"), "a recorded effect"));
-        };
-        let record = pending.finish(verdict).await?;
-        record.ok_or_else(|| Broken::new(format!("{what} to be committed"), "no record"))
     }
 }

@@ -41,8 +41,7 @@ use crate::vocabulary::Vocabulary;
 pub use super::ask::*;
 pub use super::effect::*;
 
-/// Who drives a run now. Taken once per driver process and again after every reconnect
-/// and every unknown outcome; a higher epoch refuses all lower ones.
+/// Who drives a run now. Taken once per driver process, and after every reconnect and unknown outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fence {
     /// The run.
