@@ -87,6 +87,123 @@ ALTER TABLE cutter_governance.dot_pair_signature ALTER COLUMN recorded_at SET DE
 ALTER TABLE cutter_governance.review_approval ADD COLUMN IF NOT EXISTS recorded_at timestamptz;
 ALTER TABLE cutter_governance.review_approval ALTER COLUMN recorded_at SET DEFAULT clock_timestamp();
 
+-- As before, but for the columns of a signature, which are named: when it was stored is no state.
+CREATE OR REPLACE FUNCTION cutter_governance.fn_base_state_tables(p_document_id text, p_exclude_run text)
+RETURNS TABLE (table_name text, row_count bigint, sha256 text)
+LANGUAGE plpgsql STABLE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp SET plan_cache_mode = force_generic_plan
+SET timezone = 'UTC' SET datestyle = 'ISO, YMD'
+SET bytea_output = 'hex' SET extra_float_digits = 1 AS $fn$
+DECLARE
+    v_document uuid;
+BEGIN
+    SELECT d.source_document_id INTO v_document
+    FROM iu_core.source_document d WHERE d.document_id = p_document_id;
+
+    RETURN QUERY
+    WITH sets AS MATERIALIZED (
+        SELECT c.* FROM cutter_governance.cut_change_set c
+        WHERE c.document_id = p_document_id AND c.run_id <> p_exclude_run
+    ), entries AS MATERIALIZED (
+        SELECT e.* FROM cutter_governance.decision_backlog_entry e
+        WHERE e.document_id = p_document_id AND e.run_id <> p_exclude_run
+    ), units AS MATERIALIZED (
+        SELECT u.* FROM iu_core.information_unit u
+        WHERE u.source_document_id = v_document AND u.change_set_id IN (SELECT s.change_set_id FROM sets s)
+    ), lines(tab, key, line) AS (
+        SELECT 'iu_core.source_document', d.source_document_id::text, ROW(d.*)::text
+        FROM iu_core.source_document d WHERE d.source_document_id = v_document
+        UNION ALL
+        SELECT 'iu_core.source_version', v.source_version_id::text, ROW(v.source_version_id, v.source_document_id,
+            v.version_no, v.sha256, v.byte_length, v.manifest_digest, v.registered_by, v.registered_at)::text
+        FROM iu_core.source_version v WHERE v.source_document_id = v_document
+        UNION ALL
+        SELECT 'iu_core.information_unit', u.unit_id::text, ROW(u.unit_id, u.change_set_id, u.document_id,
+            u.source_document_id, u.source_version_id, u.ordinal, u.canonical_address, u.citation_address,
+            u.unit_kind, u.section_type, u.content_hash, u.body_hash, u.idempotency_key, u.lifecycle_status,
+            u.created_at)::text
+        FROM units u
+        UNION ALL
+        SELECT 'iu_core.unit_version', v.version_id::text, ROW(v.version_id, v.unit_id, v.version_seq,
+            v.content_hash, v.body_hash, v.actor, v.created_at)::text
+        FROM units u JOIN iu_core.unit_version v ON v.unit_id = u.unit_id
+        UNION ALL
+        SELECT 'iu_core.unit_anchor', a.anchor_id::text, ROW(a.anchor_id, a.unit_id, a.change_set_id,
+            a.source_version_id, a.source_bytes, a.start_byte, a.end_byte)::text
+        FROM units u JOIN iu_core.unit_anchor a ON a.unit_id = u.unit_id
+        UNION ALL
+        SELECT 'iu_core.iu_lifecycle_log', l.unit_id || ' ' || l.to_status, ROW(l.unit_id, l.change_set_id,
+            l.run_id, l.from_status, l.to_status, l.reason_id, l.reason, l.actor, l.at)::text
+        FROM sets s JOIN iu_core.iu_lifecycle_log l ON l.change_set_id = s.change_set_id
+        UNION ALL
+        SELECT 'iu_core.iu_staging_record', r.staging_record_id::text, ROW(r.*)::text
+        FROM iu_core.iu_staging_record r WHERE r.document_id = p_document_id
+        UNION ALL
+        SELECT 'iu_core.iu_staging_payload', p.staging_record_id::text,
+            ROW(p.staging_record_id, encode(pg_catalog.sha256(p.content), 'hex'))::text
+        FROM iu_core.iu_staging_record r JOIN iu_core.iu_staging_payload p USING (staging_record_id)
+        WHERE r.document_id = p_document_id
+        UNION ALL
+        SELECT 'cutter_governance.cut_change_set', s.change_set_id::text, ROW(s.change_set_id, s.kind, s.live,
+            s.run_id, s.document_id, s.source_document_id, s.source_version_id, s.source_bytes, s.entry_id,
+            s.approval_id, s.review_decision_id, s.compensates_id, s.idempotency_key, s.writer_digest,
+            s.manifest_digest, s.region_sha, s.publication_type, s.unit_count, s.actor, s.inserted_by, s.at)::text
+        FROM sets s
+        UNION ALL
+        SELECT 'cutter_governance.change_set_void', v.void_id::text, ROW(v.*)::text
+        FROM sets s JOIN cutter_governance.change_set_void v USING (change_set_id)
+        UNION ALL
+        SELECT 'cutter_governance.manifest_envelope', m.id::text, ROW(m.*)::text
+        FROM sets s JOIN cutter_governance.manifest_envelope m USING (change_set_id)
+        UNION ALL
+        SELECT 'cutter_governance.dot_pair_signature', g.signature_id::text, ROW(g.signature_id, g.run_id,
+            g.change_set_id, g.duty, g.payload, g.public_key, g.signature, g.inserted_by, g.at)::text
+        FROM sets s JOIN cutter_governance.dot_pair_signature g USING (change_set_id)
+        UNION ALL
+        SELECT 'cutter_governance.verify_result', r.id::text, ROW(r.*)::text
+        FROM sets s JOIN cutter_governance.verify_result r USING (change_set_id)
+        UNION ALL
+        SELECT 'cutter_governance.review_decision', r.id::text, ROW(r.*)::text
+        FROM cutter_governance.review_decision r
+        WHERE r.document_id = p_document_id AND r.run_id <> p_exclude_run
+        UNION ALL
+        SELECT 'cutter_governance.review_approval', a.approval_id::text, ROW(a.approval_id, a.review_decision_id,
+            a.run_id, a.document_id, a.type, a.decision, a.approval_kb_id, a.sha256, a.nonce, a.fingerprint,
+            a.actor, a.expires_at, a.request_sha256, a.inserted_by, a.at)::text
+        FROM cutter_governance.review_approval a
+        WHERE a.document_id = p_document_id AND a.run_id <> p_exclude_run
+        UNION ALL
+        SELECT 'cutter_governance.approval_use', p.approval_id::text, ROW(p.*)::text
+        FROM cutter_governance.review_approval a JOIN cutter_governance.approval_use p USING (approval_id)
+        WHERE a.document_id = p_document_id AND a.run_id <> p_exclude_run
+        UNION ALL
+        SELECT 'cutter_governance.decision_backlog_entry', e.entry_id::text, ROW(e.entry_id, e.run_id,
+            e.document_id, e.source_document_id, e.source_version_id, e.status, e.idempotency_key, e.region_sha,
+            e.manifest_digest, e.candidate_count, e.escalates_entry_id, e.actor, e.at)::text
+        FROM entries e
+        UNION ALL
+        SELECT 'cutter_governance.decision_backlog_history', h.history_id::text, ROW(h.*)::text
+        FROM entries e JOIN cutter_governance.decision_backlog_history h USING (entry_id)
+        UNION ALL
+        SELECT 'public.dot_config', c.config_key, ROW(c.config_key, c.config_value, c.description)::text
+        FROM public.dot_config c WHERE starts_with(c.config_key, 'vocab.')
+    )
+    SELECT t.tab, count(l.key), cutter_governance.fn_sha256_text(
+        coalesce(string_agg(l.line || E'\n', '' ORDER BY l.key COLLATE "C"), ''))
+    FROM unnest(ARRAY['iu_core.source_document', 'iu_core.source_version', 'iu_core.information_unit',
+        'iu_core.unit_version', 'iu_core.unit_anchor', 'iu_core.iu_lifecycle_log', 'iu_core.iu_staging_record',
+        'iu_core.iu_staging_payload', 'cutter_governance.cut_change_set', 'cutter_governance.change_set_void',
+        'cutter_governance.manifest_envelope', 'cutter_governance.dot_pair_signature',
+        'cutter_governance.verify_result', 'cutter_governance.review_decision',
+        'cutter_governance.review_approval', 'cutter_governance.approval_use',
+        'cutter_governance.decision_backlog_entry', 'cutter_governance.decision_backlog_history',
+        'public.dot_config']) AS t(tab)
+    LEFT JOIN lines l ON l.tab = t.tab
+    GROUP BY t.tab
+    ORDER BY t.tab COLLATE "C";
+END
+$fn$;
+
 -- A duty's signature is by the key that is registered for it, where one is.
 CREATE FUNCTION cutter_governance.fn_duty_key_guard() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$

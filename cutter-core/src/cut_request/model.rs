@@ -126,6 +126,9 @@ impl Model {
                 request.source_bytes = Some(*bytes);
             }
             Operation::Mark { manifest_digest, .. } => request.manifest_digest = Some(*manifest_digest),
+            Operation::VerifyMark { approval_doc_id, .. } => {
+                request.mark_approval_doc_id.clone_from(approval_doc_id);
+            }
             Operation::CutStart { cut_run_id, .. } => request.cut_run_id = Some(*cut_run_id),
             _ => {}
         }

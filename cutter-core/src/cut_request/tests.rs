@@ -157,6 +157,7 @@ fn each_rule_alone_refuses() {
         ("mark.manifest_digest", S::Copied, spoil(|m| m.manifest_digest.push('0'))),
         ("verify_mark.approval_doc", S::Marked, unsaid(MarkVerdict::Approved)),
         ("verify_mark.reason", S::Marked, unsaid(MarkVerdict::Rejected)),
+        ("verify_mark.same_document", S::MarkVerified, unsaid(MarkVerdict::Approved)),
         ("cut.run_free", S::MarkVerified, Operation::CutStart { cut_run_id: uuid(9), is_free: false }),
         ("complete.enacted", S::CutVerified, Operation::Complete { is_enacted: false }),
         ("cleanup.due", S::CleanupScheduled, Operation::Clean { now: time(0) }),

@@ -12,6 +12,7 @@ use cutter_core::inspect::verify::{
 };
 use cutter_core::naming::DocumentName;
 use cutter_core::policy::Chain;
+use cutter_core::port::PortErrorKind;
 use cutter_core::port::signer::{SignatureFacts, SignatureVerifier as _};
 use cutter_core::sidecar::{ApprovalRecord, Sidecar};
 use cutter_kb::ports::KeyRing;
@@ -21,12 +22,19 @@ use super::gather::Gathered;
 use crate::failure::Failure;
 use crate::wire::{self, Stores};
 
-/// The documents in a run's folder, with their texts.
+/// The documents in a run's folder, with their texts. What is too long to be a document, or cannot be
+/// read as one, says nothing: anybody can put it there.
 pub(super) fn texts(stores: &Stores, paths: &[String]) -> Result<Vec<(String, String)>, Failure> {
+    use PortErrorKind::{Corrupt, Denied, Invalid, NotFound};
     let mut texts = Vec::new();
     for path in paths {
-        if let Some(document) = block_on(stores.kb.read(path))? {
-            texts.push((path.clone(), String::from_utf8_lossy(&document.bytes).into_owned()));
+        match block_on(stores.kb.read(path)) {
+            Ok(Some(document)) => {
+                texts.push((path.clone(), String::from_utf8_lossy(&document.bytes).into_owned()));
+            }
+            Ok(None) => {}
+            Err(error) if matches!(error.kind, Invalid | Denied | Corrupt | NotFound) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(texts)
