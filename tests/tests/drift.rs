@@ -108,8 +108,6 @@ fn in_every_pin_drift_stops_the_run_before_it_cuts_and_one_signature_lets_it_go_
                 let told = format!("{}{}", ran.stdout, ran.stderr);
                 assert!(told.contains("grant"), "{dimension}: {told}");
             }
-            // the newest version is not what was marked
-            "latest_version" => assert_ne!(ran.code, Some(0), "{}", ran.stdout),
             _ => {
                 let ran = ran.exits(0);
                 assert_eq!(ran.state(), "awaiting_lifecycle_authorization", "{dimension}");

@@ -122,20 +122,22 @@ fn no_text_of_others_reaches_a_terminal_as_it_is() {
     d.approve(&run, "cut");
     assert_eq!(d.resume(&run).state(), "awaiting_lifecycle_authorization");
     let unit = "HOSTILE/art-1";
-    shows_escaped(&on_terminal(&d, &["unit", "show", unit]));
-    shows_escaped(&on_terminal(&d, &["unit", "show", unit, "--format", "text"]));
-    shows_escaped(&on_terminal(&d, &["unit", "export", "--document-id", "HOSTILE"]));
-    let json = on_terminal(&d, &["unit", "show", unit, "--json"]);
+    shows_escaped(&on_terminal(&d, &["unit", "show", unit, "--status", "draft"]));
+    shows_escaped(&on_terminal(&d, &["unit", "show", unit, "--status", "draft", "--format", "text"]));
+    shows_escaped(&on_terminal(&d, &["unit", "export", "--document-id", "HOSTILE", "--status", "draft"]));
+    let json = on_terminal(&d, &["unit", "show", unit, "--status", "draft", "--json"]);
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     assert!(json["text"].as_str().unwrap().contains(HOSTILE), "{json}");
 
     // and where no terminal is: for programs the exact bytes, for people not
     let redirected = |arguments: &[&str]| plain(&d, arguments).stdin(Stdio::null()).output().unwrap().stdout;
-    let region = redirected(&["unit", "export", "--document-id", "HOSTILE"]);
+    let region = redirected(&["unit", "export", "--document-id", "HOSTILE", "--status", "draft"]);
     assert_eq!(String::from_utf8(region).unwrap(), law);
-    let text = String::from_utf8(redirected(&["unit", "show", unit, "--format", "text"])).unwrap();
+    let text =
+        String::from_utf8(redirected(&["unit", "show", unit, "--status", "draft", "--format", "text"]))
+            .unwrap();
     assert!(text.contains(HOSTILE), "{text:?}");
-    let json = String::from_utf8(redirected(&["unit", "show", unit, "--json"])).unwrap();
+    let json = String::from_utf8(redirected(&["unit", "show", unit, "--status", "draft", "--json"])).unwrap();
     assert!(json.contains('\u{9b}') && json.contains('\u{202e}'), "{json}");
-    shows_escaped(&String::from_utf8(redirected(&["unit", "show", unit])).unwrap());
+    shows_escaped(&String::from_utf8(redirected(&["unit", "show", unit, "--status", "draft"])).unwrap());
 }
