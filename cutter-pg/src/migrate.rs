@@ -155,6 +155,21 @@ pub enum MigrateError {
         /// Who holds it: server process, login and application. Anybody can.
         holder: String,
     },
+    /// Somebody is at work who knows the schema as it stands.
+    #[error(
+        "the schema moves under nobody: expected no lease, observed {count}, the first {what}, held by {holder} until \
+         {until}; end the workers (SIGTERM lets them finish what they do) or wait for that time, then migrate again"
+    )]
+    AtWork {
+        /// How many leases are held.
+        count: i64,
+        /// A run or an item of the queue.
+        what: String,
+        /// Who holds it.
+        holder: String,
+        /// When the last of them ends by itself, RFC 3339 in UTC.
+        until: String,
+    },
     /// The database failed.
     #[error(transparent)]
     Database(#[from] PgError),
@@ -239,6 +254,9 @@ impl<'a> Migrator<'a> {
         prepare(&mut transaction)?;
         let status = self.compare(&mut transaction)?;
         transaction.commit().map_err(|error| PgError::from(error).commit_outcome())?;
+        if !status.pending.is_empty() {
+            nobody_at_work(client)?;
+        }
         for version in &status.pending {
             let mut transaction = client.transaction()?;
             self.apply(&mut transaction, *version)?;
@@ -371,6 +389,33 @@ fn has_table(transaction: &mut Transaction<'_>, name: &str) -> Result<bool, PgEr
     let row = transaction
         .query_one("SELECT pg_catalog.to_regclass('cutter_meta.' || $1::text) IS NOT NULL", &[&name])?;
     Ok(row.try_get(0)?)
+}
+
+/// No lease is held, of a run or of an item. Schemas without leases have nobody.
+fn nobody_at_work(client: &mut Client) -> Result<(), MigrateError> {
+    let known = "SELECT to_regclass('cutter_run.lease') IS NOT NULL";
+    if !client.query_one(known, &[])?.try_get::<_, bool>(0)? {
+        return Ok(());
+    }
+    let held = client.query_opt(
+        "SELECT h.what, h.holder, count(*) OVER (),
+             to_char(max(h.expires_at) OVER () AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')
+         FROM (SELECT 'run ' || l.run_id AS what, l.holder, l.expires_at FROM cutter_run.lease l
+               WHERE l.released_at IS NULL
+               UNION ALL
+               SELECT 'item ' || q.item_id, q.holder::text, q.expires_at FROM cutter_queue.work_lease q) h
+         WHERE h.expires_at > clock_timestamp() ORDER BY h.what LIMIT 1",
+        &[],
+    )?;
+    match held {
+        None => Ok(()),
+        Some(row) => Err(MigrateError::AtWork {
+            what: row.try_get(0)?,
+            holder: row.try_get(1)?,
+            count: row.try_get(2)?,
+            until: row.try_get(3)?,
+        }),
+    }
 }
 
 fn read_applied(transaction: &mut Transaction<'_>) -> Result<Vec<AppliedMigration>, PgError> {

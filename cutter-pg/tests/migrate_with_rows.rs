@@ -6,7 +6,7 @@ mod archive_fixture;
 use archive_fixture::{FOREIGN, FUNCTIONS, eventful};
 use cutter_pg::definitions::Definitions;
 use cutter_pg::login::{Login, LoginPasswords};
-use cutter_pg::migrate::{Migrator, ensure_logins};
+use cutter_pg::migrate::{MigrateError, Migrator, ensure_logins};
 use cutter_pg::migrations::migrations;
 use cutter_pg::testing::TestServer;
 
@@ -27,7 +27,7 @@ const REQUESTS: &str = "
         UPDATE cutter_queue.job_signal SET finished_at = now() WHERE finished_at IS NULL;
     END $do$;
     SELECT cutter_run.fn_run_create('run-1', '\\x01');
-    SELECT cutter_run.fn_lease_take('run-1', gen_random_uuid(), 'not JSON', 1000);
+    SELECT cutter_run.fn_lease_take('run-1', gen_random_uuid(), 'not JSON', 60000);
     SELECT cutter_run.fn_claim_put('A', 1, 'a run that is not there');
     INSERT INTO cutter_governance.run_fence (run_id, document_id, epoch, holder)
     VALUES ('ictr-20260520T101112Z-01970000-0000-7000-8000-00000000aaaa', 'A', 1, gen_random_uuid());
@@ -53,6 +53,12 @@ fn a_database_with_rows_goes_on_as_it_stood() {
     };
     let before = rows(&mut admin);
     assert!(before.iter().any(|line| line.starts_with(FOREIGN)), "{before:?}");
+    let at_work = Migrator::shipped().unwrap().run(&mut admin).unwrap_err();
+    assert!(
+        matches!(&at_work, MigrateError::AtWork { count: 1, what, holder, .. } if what == "run run-1" && holder == "not JSON"),
+        "{at_work}"
+    );
+    admin.batch_execute("UPDATE cutter_run.lease SET expires_at = clock_timestamp()").unwrap();
     let applied = Migrator::shipped().unwrap().run(&mut admin).unwrap();
     let newer: Vec<u32> = migrations().iter().map(|m| m.version).filter(|version| *version > 19).collect();
     assert_eq!(applied, newer);
@@ -66,7 +72,6 @@ fn a_database_with_rows_goes_on_as_it_stood() {
     assert_eq!(admin.query_one(due, &[]).unwrap().get::<_, i64>(0), 1);
     // A lease of before is written again by whoever takes it, who says who they are.
     let take = "SELECT cutter_run.fn_lease_take('run-1', gen_random_uuid(), 'not JSON', 1000)";
-    admin.batch_execute("SELECT pg_sleep(1.1)").unwrap();
     assert!(admin.batch_execute(take).is_err());
     let holder = r#"{"holder":"h","host":"h","pid":1,"since":"s","command":"c"}"#;
     admin.batch_execute(&take.replace("not JSON", holder)).unwrap();
