@@ -6,14 +6,14 @@ use cutter_core::port::PortResult;
 use cutter_core::port::ask::{AnswerWrite, AskWrite, StoredAnswer, StoredAsk};
 use cutter_core::port::database::Fence;
 use cutter_core::port::effect::ReviewVerdict;
-use jiff::Timestamp;
 use postgres::{Client, Row};
 use serde::de::DeserializeOwned;
 
 use crate::database::{PgDatabase, connection};
 use crate::error::PgError;
 use crate::login::Login;
-use crate::row::{get, parsed_opt, system_time};
+use crate::row::{get, parsed_opt, system_time, timestamp, timestamp_opt};
+use crate::typed::params;
 
 /// Longest wait for an ask or an answer: both wait for no more than the ask's row.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -86,68 +86,61 @@ fn record(client: &mut Client, run_id: &str, answers: &[AnswerWrite]) -> Result<
     crate::connection::commit(transaction)
 }
 
-/// The asks of a run with the answers to each.
+/// The asks of a run with the answers to each, from one statement.
 pub(crate) fn of_run(client: &mut Client, run_id: &str) -> Result<Vec<StoredAsk>, PgError> {
-    let rows = client.query(
+    let rows = client.query_typed(
         "SELECT k.gate, k.occurrence, k.ask::text, k.ids::text, k.policy_head, k.at,
-                cutter_governance.fn_ask_closed(k.run_id, k.gate, k.occurrence, 'infinity') AS closed
-         FROM cutter_governance.approval_ask k WHERE k.run_id = $1 ORDER BY k.gate, k.occurrence",
-        &[&run_id],
+                cutter_governance.fn_ask_closed(k.run_id, k.gate, k.occurrence, 'infinity') AS closed,
+                w.decision, w.approval_kb_id, w.document, w.fingerprint, w.actor, w.late, w.recorded_at
+         FROM cutter_governance.approval_ask k
+         LEFT JOIN cutter_governance.approval_answer w USING (run_id, gate, occurrence)
+         WHERE k.run_id = $1 ORDER BY k.gate, k.occurrence, w.recorded_at, w.sha256",
+        params![run_id],
     )?;
-    let mut asks = Vec::with_capacity(rows.len());
+    let mut asks: Vec<StoredAsk> = Vec::new();
+    let mut of_ask = None;
     for row in &rows {
-        let (gate, n): (String, i32) = (get(row, 0)?, get(row, 1)?);
-        let at: std::time::SystemTime = get(row, "at")?;
-        asks.push(StoredAsk {
-            asked: AskWrite {
-                ask: json(row, 2)?,
-                ids: json(row, 3)?,
-                policy_head: parsed_opt(row, "policy_head")?,
-                at: moment(at)?,
-            },
-            closed: get(row, "closed")?,
-            answers: answers(client, run_id, &gate, n)?,
-        });
-    }
-    Ok(asks)
-}
-
-fn answers(client: &mut Client, run_id: &str, gate: &str, n: i32) -> Result<Vec<StoredAnswer>, PgError> {
-    let rows = client.query(
-        "SELECT w.decision, w.approval_kb_id, w.document, w.fingerprint, w.actor, w.late, w.recorded_at
-         FROM cutter_governance.approval_answer w
-         WHERE w.run_id = $1 AND w.gate = $2 AND w.occurrence = $3 ORDER BY w.recorded_at, w.sha256",
-        &[&run_id, &gate, &n],
-    )?;
-    let of = |row: &Row| {
-        let decision: &str = get(row, 0)?;
-        let recorded_at: std::time::SystemTime = get(row, 6)?;
-        Ok(StoredAnswer {
+        let (gate, n): (&str, i32) = (get(row, "gate")?, get(row, "occurrence")?);
+        let n = u32::try_from(n).map_err(|e| PgError::Shape(e.to_string()))?;
+        if of_ask.replace((gate, n)) != Some((gate, n)) {
+            asks.push(StoredAsk {
+                asked: AskWrite {
+                    ask: json(row, "ask")?,
+                    ids: json(row, "ids")?,
+                    policy_head: parsed_opt(row, "policy_head")?,
+                    at: timestamp(row, "at")?,
+                },
+                closed: get(row, "closed")?,
+                answers: Vec::new(),
+            });
+        }
+        let Some(decision) = get::<_, Option<&str>>(row, "decision")? else { continue };
+        let answer = StoredAnswer {
             answer: AnswerWrite {
                 gate: gate.to_owned(),
-                occurrence: u32::try_from(n).map_err(|e| PgError::Shape(e.to_string()))?,
+                occurrence: n,
                 decision: match decision {
                     "approve" => ReviewVerdict::Approve,
                     "defer" => ReviewVerdict::Defer,
                     _ => ReviewVerdict::Reject,
                 },
-                approval_kb_id: get(row, 1)?,
-                document: String::from_utf8(get(row, 2)?).map_err(|e| PgError::Shape(e.to_string()))?,
-                fingerprint: get(row, 3)?,
-                actor: get(row, 4)?,
+                approval_kb_id: get(row, "approval_kb_id")?,
+                document: String::from_utf8(get(row, "document")?)
+                    .map_err(|e| PgError::Shape(e.to_string()))?,
+                fingerprint: get(row, "fingerprint")?,
+                actor: get(row, "actor")?,
             },
-            late: get(row, 5)?,
-            recorded_at: Some(moment(recorded_at)?),
-        })
-    };
-    rows.iter().map(of).collect()
+            late: get(row, "late")?,
+            recorded_at: timestamp_opt(row, "recorded_at")?,
+        };
+        if let Some(ask) = asks.last_mut() {
+            ask.answers.push(answer);
+        }
+    }
+    Ok(asks)
 }
 
-fn moment(time: std::time::SystemTime) -> Result<Timestamp, PgError> {
-    Timestamp::try_from(time).map_err(|error| PgError::Shape(error.to_string()))
-}
-
-fn json<T: DeserializeOwned>(row: &Row, column: usize) -> Result<T, PgError> {
+fn json<T: DeserializeOwned>(row: &Row, column: &str) -> Result<T, PgError> {
     serde_json::from_str(get(row, column)?)
         .map_err(|error| PgError::Shape(format!("column {column}: {error}")))
 }

@@ -34,6 +34,7 @@ use crate::login::Login;
 use crate::reader::find_effect;
 use crate::row::{get, microseconds, system_time, verdict_text};
 use crate::survey::CatalogueCache;
+use crate::typed::params;
 use crate::{executor, reviewer, survey, verifier};
 
 /// How often a lost race is tried in all.
@@ -111,9 +112,9 @@ impl Tx<'_> {
 
     /// Puts the status of the entry among the facts.
     pub(crate) fn put_status(&mut self, entry_id: Uuid) -> Result<(), PgError> {
-        let row = self.client.query_opt(
+        let row = self.client.query_typed_opt(
             "SELECT e.status FROM cutter_governance.decision_backlog_entry e WHERE e.entry_id = $1",
-            &[&entry_id],
+            params![entry_id],
         )?;
         if let Some(row) = row {
             let status: String = get(&row, 0)?;
@@ -124,9 +125,9 @@ impl Tx<'_> {
 
     /// The status of an entry; the document's lock keeps other runs away from it.
     pub(crate) fn status_of(&mut self, entry_id: Uuid) -> Result<String, PgError> {
-        let row = self.client.query_opt(
+        let row = self.client.query_typed_opt(
             "SELECT e.status FROM cutter_governance.decision_backlog_entry e WHERE e.entry_id = $1",
-            &[&entry_id],
+            params![entry_id],
         )?;
         row.map_or_else(|| Err(missing("decision_backlog_entry", entry_id)), |row| get(&row, 0))
     }
@@ -141,18 +142,18 @@ impl Tx<'_> {
         change_set_id: Option<Uuid>,
     ) -> Result<(), PgError> {
         let (actor, at) = (&self.cx.actor, system_time(self.cx.at));
-        self.client.execute(
+        self.client.query_typed(
             "SELECT cutter_governance.fn_backlog_transition($1, $2, $3, $4, $5, $6, $7, $8, NULL, $9)",
-            &[
-                &entry_id,
-                &from,
-                &to,
-                &history_id,
-                actor,
-                &reason,
-                &self.cx.key.run_id.as_str(),
-                &change_set_id,
-                &at,
+            params![
+                entry_id,
+                from,
+                to,
+                history_id,
+                *actor,
+                reason,
+                self.cx.key.run_id.as_str(),
+                change_set_id,
+                at,
             ],
         )?;
         Ok(())
@@ -237,11 +238,12 @@ fn write(
     effect: &Effect,
     cache: &CatalogueCache,
 ) -> Result<Opened, PgError> {
-    client.execute(
+    client.query_typed(
         "SELECT cutter_governance.fn_run_fence_assert($1, $2, $3)",
-        &[&cx.fence.run_id.as_str(), &cx.fence.epoch, &cx.fence.holder],
+        params![cx.fence.run_id.as_str(), cx.fence.epoch, cx.fence.holder],
     )?;
-    let locked = client.query_one("SELECT iu_core.fn_document_lock($1)", &[&cx.fence.document_id])?;
+    let document_id = params![cx.fence.document_id];
+    let locked = client.query_typed_one("SELECT iu_core.fn_document_lock($1)", document_id)?;
     if get::<_, Option<Uuid>>(&locked, 0)?.is_none() {
         return Err(ours("CUN01", format!("document {} was never registered", cx.fence.document_id)));
     }
@@ -285,7 +287,7 @@ fn observe(
     if let Some(grants) = survey_after.0.get(cutter_core::drift::GRANTS).filter(|_| wants_grants) {
         values.insert(cutter_core::port::effect::fact::GRANTS.to_owned(), grants.clone());
     }
-    let principal = get(&client.query_one("SELECT session_user::text", &[])?, 0)?;
+    let principal = get(&client.query_typed_one("SELECT session_user::text", params![])?, 0)?;
     Ok(EffectFacts { survey_before, survey_after, principal, values, structural })
 }
 
@@ -481,21 +483,21 @@ fn record(
     let text = serde_json::to_string(&facts).map_err(|error| PgError::Shape(error.to_string()))?;
     let occurrence = i32::try_from(cx.key.occurrence)
         .map_err(|_| PgError::Shape(format!("occurrence {} does not fit", cx.key.occurrence)))?;
-    client.execute(
+    client.query_typed(
         "SELECT cutter_governance.fn_run_effect_record($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-        &[
-            &cx.key.run_id.as_str(),
-            &cx.key.effect.as_str(),
-            &occurrence,
-            &cx.effect_id,
-            &cx.fence.epoch,
-            &cx.fence.holder,
-            &cx.payload_sha256.to_hex(),
-            &verdict_text(verdict),
-            &text,
-            &cx.actor,
-            &system_time(cx.at),
-            &cx.fence.document_id,
+        params![
+            cx.key.run_id.as_str(),
+            cx.key.effect.as_str(),
+            occurrence,
+            cx.effect_id,
+            cx.fence.epoch,
+            cx.fence.holder,
+            cx.payload_sha256.to_hex(),
+            verdict_text(verdict),
+            text,
+            cx.actor,
+            system_time(cx.at),
+            cx.fence.document_id,
         ],
     )?;
     Ok(EffectRecord {

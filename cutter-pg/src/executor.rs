@@ -342,7 +342,13 @@ FROM iu_core.information_unit u WHERE u.change_set_id = $1";
 /// The digest of the rows as they are stored, among the facts. If the consent names another one
 /// (or none), the transaction cannot be committed as passed: the owner's deferred trigger would
 /// refuse. Without `consent` it is SG_1's, which may name none in a run begun before rows were.
+///
+/// The trigger is asked first: what it found is the digest, and it is not computed twice.
 pub(crate) fn put_rows(tx: &mut Tx<'_>, change_set_id: Uuid, consent: Option<Uuid>) -> Result<(), PgError> {
+    if let Some(observed) = checked_rows(tx, change_set_id)? {
+        tx.put(fact::ROWS_DIGEST, observed);
+        return Ok(());
+    }
     let row = tx.client.query_one(
         "SELECT cutter_governance.fn_rows_digest(c.change_set_id),
              cutter_governance.fn_consent_rows(coalesce($2, c.approval_id)),
@@ -360,6 +366,25 @@ pub(crate) fn put_rows(tx: &mut Tx<'_>, change_set_id: Uuid, consent: Option<Uui
     Ok(())
 }
 
+/// What the trigger that compares rows with their consent found in this transaction, if there was
+/// something for it to compare and it found no difference.
+fn checked_rows(tx: &mut Tx<'_>, change_set_id: Uuid) -> Result<Option<String>, PgError> {
+    const NOW: &str = "SAVEPOINT rows; SET CONSTRAINTS cutter_governance.trg_rows_approved IMMEDIATE;
+        SET CONSTRAINTS cutter_governance.trg_rows_approved DEFERRED; RELEASE SAVEPOINT rows";
+    if let Err(error) = tx.client.batch_execute(NOW) {
+        let is_difference = error.code().is_some_and(|code| code.code() == "CUD09");
+        if !is_difference {
+            return Err(error.into());
+        }
+        tx.client.batch_execute("ROLLBACK TO SAVEPOINT rows; RELEASE SAVEPOINT rows")?;
+        return Ok(None);
+    }
+    let row = tx.client.query_one("SELECT current_setting('cutter.rows_checked', true)", &[])?;
+    let checked: Option<String> = get(&row, 0)?;
+    let of_this = format!("{change_set_id} ");
+    Ok(checked.and_then(|checked| checked.strip_prefix(&of_this).map(str::to_owned)))
+}
+
 const LOG_ROWS: &str =
     "SELECT count(*) FROM iu_core.iu_lifecycle_log l WHERE l.change_set_id = $1 AND l.to_status = $2";
 
@@ -374,7 +399,6 @@ fn enact(tx: &mut Tx<'_>, write: &EnactWrite) -> Result<(), PgError> {
     put_approval(tx, write.approval_id, write.review_decision_id)?;
     let unit_set: String = get(&tx.client.query_one(UNIT_SET, &[&set])?, 0)?;
     tx.put(fact::UNIT_SET, unit_set);
-    put_rows(tx, set, Some(write.approval_id))?;
     let may = tx.values.get(fact::APPROVAL_USED_HERE).is_some_and(|used| used == "true")
         && tx.values.get(fact::APPROVAL_DECISION).is_some_and(|decision| decision == "approve");
     // Without consent fn_iu_enact refuses; the facts say why, and the gate judges them.
@@ -409,7 +433,7 @@ fn enact(tx: &mut Tx<'_>, write: &EnactWrite) -> Result<(), PgError> {
     let role: String =
         get(&tx.client.query_one("SELECT current_setting('session_replication_role')", &[])?, 0)?;
     tx.put(fact::REPLICATION_ROLE, role);
-    Ok(())
+    put_rows(tx, set, Some(write.approval_id))
 }
 
 /// Forward compensation (D10). A change set with enacted units is refused.

@@ -41,6 +41,7 @@ pub mod run_store;
 mod survey;
 #[cfg(feature = "testing")]
 pub mod testing;
+mod typed;
 mod verifier;
 
 pub use command_ledger::PgLedger;

@@ -74,6 +74,11 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0021_asks_and_answers.sql"),
     },
     Migration { version: 22, name: "policy", sql: include_str!("../migrations/0022_policy.sql") },
+    Migration {
+        version: 23,
+        name: "cheaper_looks",
+        sql: include_str!("../migrations/0023_cheaper_looks.sql"),
+    },
 ];
 
 /// Every migration that this binary knows, oldest first.

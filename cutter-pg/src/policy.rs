@@ -11,6 +11,7 @@ use crate::connection::{Connection, SessionSettings};
 use crate::dsn::Dsn;
 use crate::error::{PORT, PgError};
 use crate::row::{bigint, get, timestamp, unsigned};
+use crate::typed::params;
 
 /// The administrator's side of the policy: a connection for each event.
 pub struct PgPolicyStore {
@@ -27,11 +28,11 @@ impl PgPolicyStore {
 
 /// Everything that is stored, in one look: number 0 is a key.
 pub(crate) fn read(client: &mut Client) -> Result<PolicyRecord, PgError> {
-    let rows = client.query(
+    let rows = client.query_typed(
         "SELECT e.seq, e.document, e.recorded_at FROM cutter_governance.policy_event e
          UNION ALL SELECT 0, k.public_key, k.recorded_at FROM cutter_governance.policy_key k
          ORDER BY 1",
-        &[],
+        params![],
     )?;
     let mut record = PolicyRecord::default();
     for row in &rows {

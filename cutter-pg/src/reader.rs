@@ -27,6 +27,7 @@ use crate::row::{
 };
 use crate::run_rows::run_rows;
 use crate::survey;
+use crate::typed::params;
 
 impl PgDatabase {
     pub(crate) async fn read<T, F>(&self, op: &str, job: F) -> PortResult<T>
@@ -75,7 +76,10 @@ impl Reader for PgDatabase {
 
     async fn now(&self) -> PortResult<jiff::Timestamp> {
         self.read("now", |client| {
-            timestamp(&client.query_one("SELECT pg_catalog.clock_timestamp() AS now", &[])?, "now")
+            timestamp(
+                &client.query_typed_one("SELECT pg_catalog.clock_timestamp() AS now", params![])?,
+                "now",
+            )
         })
         .await
     }
@@ -301,12 +305,12 @@ pub(crate) fn find_effect(
 ) -> Result<Option<EffectRecord>, PgError> {
     let occurrence = i32::try_from(key.occurrence)
         .map_err(|_| PgError::Shape(format!("occurrence {} does not fit", key.occurrence)))?;
-    let row = client.query_opt(
+    let row = client.query_typed_opt(
         &format!(
             "SELECT {EFFECT_COLUMNS} FROM cutter_governance.run_effect
              WHERE run_id = $1 AND effect = $2 AND occurrence = $3"
         ),
-        &[&key.run_id.as_str(), &key.effect.as_str(), &occurrence],
+        params![key.run_id.as_str(), key.effect.as_str(), occurrence],
     )?;
     row.as_ref().map(effect_record).transpose()
 }
@@ -399,33 +403,35 @@ fn in_order(mut rows: Vec<(String, String)>) -> Vec<(String, String)> {
 
 fn evidence(client: &mut impl GenericClient, run_id: &str) -> Result<RunEvidence, PgError> {
     let mut evidence = RunEvidence::default();
-    let fence =
-        client.query_opt("SELECT epoch FROM cutter_governance.run_fence WHERE run_id = $1", &[&run_id])?;
+    let fence = client.query_typed_opt(
+        "SELECT epoch FROM cutter_governance.run_fence WHERE run_id = $1",
+        params![run_id],
+    )?;
     evidence.fence_epoch = fence.map(|row| get(&row, 0)).transpose()?;
-    let effects = client.query(
+    let effects = client.query_typed(
         &format!(
             "SELECT {EFFECT_COLUMNS} FROM cutter_governance.run_effect WHERE run_id = $1
              ORDER BY at, effect, occurrence"
         ),
-        &[&run_id],
+        params![run_id],
     )?;
     evidence.effects = effects.iter().map(effect_record).collect::<Result<_, _>>()?;
-    let entry = client.query_opt(
+    let entry = client.query_typed_opt(
         "SELECT entry_id, status FROM cutter_governance.decision_backlog_entry
          WHERE run_id = $1 AND escalates_entry_id IS NULL ORDER BY at, entry_id LIMIT 1",
-        &[&run_id],
+        params![run_id],
     )?;
     if let Some(row) = entry {
         let entry_id: Uuid = get(&row, 0)?;
         evidence.entry_status = Some(get(&row, 1)?);
-        let rows = client.query(HISTORY, &[&entry_id])?;
+        let rows = client.query_typed(HISTORY, params![entry_id])?;
         let rows = rows.iter().map(|row| Ok((get(row, 0)?, get(row, 1)?))).collect::<Result<_, PgError>>()?;
         evidence.history = in_order(rows);
     }
-    for row in &client.query(
+    for row in &client.query_typed(
         "SELECT signature_id, duty, payload, public_key, signature, recorded_at FROM cutter_governance.dot_pair_signature
          WHERE run_id = $1 ORDER BY duty, signature_id",
-        &[&run_id],
+        params![run_id],
     )? {
         evidence.signatures.push(StoredSignature {
             signature_id: get(row, 0)?,
@@ -436,12 +442,12 @@ fn evidence(client: &mut impl GenericClient, run_id: &str) -> Result<RunEvidence
             recorded_at: timestamp_opt(row, "recorded_at")?,
         });
     }
-    for row in &client.query(
+    for row in &client.query_typed(
         "SELECT a.approval_id, a.type, a.sha256, a.nonce, a.fingerprint, u.effect
          FROM cutter_governance.review_approval a
          LEFT JOIN cutter_governance.approval_use u ON u.approval_id = a.approval_id
          WHERE a.run_id = $1 ORDER BY a.at, a.approval_id",
-        &[&run_id],
+        params![run_id],
     )? {
         evidence.approvals.push(StoredApproval {
             approval_id: get(row, 0)?,
@@ -452,22 +458,22 @@ fn evidence(client: &mut impl GenericClient, run_id: &str) -> Result<RunEvidence
             used_by: get(row, 5)?,
         });
     }
-    for row in &client.query(
+    for row in &client.query_typed(
         "SELECT r.id, r.passed FROM cutter_governance.cut_change_set c
          JOIN cutter_governance.verify_result r ON r.change_set_id = c.change_set_id
          WHERE c.run_id = $1 ORDER BY r.id",
-        &[&run_id],
+        params![run_id],
     )? {
         evidence.verify_results.push((get(row, 0)?, get(row, 1)?));
     }
-    let row = client.query_one(
+    let row = client.query_typed_one(
         "SELECT EXISTS (SELECT FROM cutter_governance.cut_change_set c
                         JOIN cutter_governance.change_set_void v ON v.change_set_id = c.change_set_id
                         WHERE c.run_id = $1) AS voided,
                 (SELECT count(*) FROM cutter_governance.cut_change_set c
                  JOIN iu_core.iu_lifecycle_log l ON l.change_set_id = c.change_set_id
                  WHERE c.run_id = $1 AND l.to_status = 'enacted') AS enacted",
-        &[&run_id],
+        params![run_id],
     )?;
     evidence.voided = get(&row, "voided")?;
     evidence.enacted_log_rows = unsigned(&row, "enacted")?;

@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use crate::error::PgError;
 use crate::row::{get, parsed_opt, unsigned};
+use crate::typed::params;
 
 /// The row of a survey that names the state of the catalogue; not a dimension of drift.
 const STAMP: &str = "catalogue_stamp";
@@ -55,9 +56,10 @@ pub(crate) fn survey(
 ) -> Result<Survey, PgError> {
     let known = cache.known();
     let stamp = known.stamp.filter(|_| !known.dimensions.is_empty());
-    let rows = client.query(
+    let run_id = scope.run_id.as_str();
+    let rows = client.query_typed(
         "SELECT s.dimension, s.value FROM cutter_governance.fn_survey($1, $2, $3, $4, $5) s",
-        &[&scope.document_id, &scope.run_id.as_str(), &scope.entry_id, &scope.review_decision_id, &stamp],
+        params![scope.document_id, run_id, scope.entry_id, scope.review_decision_id, stamp],
     )?;
     let mut values = BTreeMap::new();
     for row in &rows {
@@ -81,19 +83,21 @@ pub(crate) fn grants(
     cache: &CatalogueCache,
 ) -> Result<GrantSnapshot, PgError> {
     let known = cache.known();
-    let stamp: String = get(&client.query_one("SELECT cutter_governance.fn_catalogue_stamp()", &[])?, 0)?;
-    if let Some(grants) = known.grants.filter(|_| known.stamp.as_ref() == Some(&stamp)) {
-        return Ok(grants);
+    if let Some(grants) = known.grants {
+        let stamp = client.query_typed_one("SELECT cutter_governance.fn_catalogue_stamp()", params![])?;
+        if known.stamp == Some(get(&stamp, 0)?) {
+            return Ok(grants);
+        }
     }
     // Stamp and probe from one statement: what is learned is of one snapshot.
-    let rows = client.query(
+    let rows = client.query_typed(
         "SELECT p.section, p.name, p.wanted, p.holds, s.stamp
          FROM cutter_governance.fn_catalogue_stamp() s(stamp) LEFT JOIN cutter_governance.fn_grant_probe() p ON true
          ORDER BY p.section, p.name COLLATE \"C\"",
-        &[],
+        params![],
     )?;
     let mut snapshot = GrantSnapshot::default();
-    let mut stamp = stamp;
+    let mut stamp = String::new();
     for row in &rows {
         stamp = get(row, 4)?;
         let Some(name) = get::<_, Option<String>>(row, 1)? else { continue };
@@ -108,7 +112,8 @@ pub(crate) fn grants(
     Ok(snapshot)
 }
 
-/// One scan of the change set's rows; texts are hashed in the server.
+/// One scan of the change set's rows; texts are hashed in the server. Each unit's text and anchor are
+/// fetched by its id, so that no plan reads the tables of all documents.
 const STRUCTURAL: &str = "
 WITH units AS MATERIALIZED (
     SELECT u.unit_id, u.ordinal, u.canonical_address AS address, u.unit_kind, u.section_type,
@@ -117,10 +122,12 @@ WITH units AS MATERIALIZED (
 ), texts AS MATERIALIZED (
     SELECT u.unit_id, count(*) AS versions,
         (array_agg(v.content ORDER BY v.version_seq DESC))[1] AS content
-    FROM units u JOIN iu_core.unit_version v ON v.unit_id = u.unit_id
+    FROM units u CROSS JOIN LATERAL (
+        SELECT t.content, t.version_seq FROM iu_core.unit_version t WHERE t.unit_id = u.unit_id OFFSET 0) v
     GROUP BY u.unit_id
 ), anchors AS MATERIALIZED (
-    SELECT u.unit_id, a.start_byte FROM units u JOIN iu_core.unit_anchor a ON a.unit_id = u.unit_id
+    SELECT u.unit_id, a.start_byte FROM units u CROSS JOIN LATERAL (
+        SELECT t.start_byte FROM iu_core.unit_anchor t WHERE t.unit_id = u.unit_id OFFSET 0) a
 )
 SELECT
     (SELECT count(*) FROM units) AS units,

@@ -40,7 +40,7 @@ impl Run<'_> {
         let (unit_set_digest, grants_pin) = (self.sidecar.pin_digest("unit_set_digest")?, self.grants_pin()?);
         let approved = approval.review_decision_id;
         let expected_actor = self.sidecar.settings.lifecycle_actor.clone();
-        let rows = self.approved_rows().await?;
+        let rows = self.signed_rows().await?;
         let evidence = self.ports.reader.evidence(&self.sidecar.run_id).await.map_err(|e| self.halt(e))?;
         let signed = [
             (Duty::Executor, self.sidecar.pin_uuid("executor_signature_id")?),

@@ -137,6 +137,15 @@ impl Run<'_> {
         Ok(ApprovedRows { digest: self.rows_digest().await?, is_named })
     }
 
+    /// The same for what writes no rows of the plan: the signed answer names them, and the database
+    /// compares the stored rows with it. The text is planned again only where none were named.
+    pub(super) async fn signed_rows(&mut self) -> Result<ApprovedRows, Halt> {
+        match self.named_rows() {
+            Some(digest) => Ok(ApprovedRows { digest, is_named: true }),
+            None => self.approved_rows().await,
+        }
+    }
+
     fn build(&self, source: &Source) -> Result<CutPlan, Halt> {
         plan_of(&self.sidecar.document_id, &source.text, &source.vocabulary, &self.sidecar.settings)
             .map_err(|text| Halt::stop(StopReason::Internal, text))
