@@ -174,6 +174,22 @@ fn what_is_signed_is_what_was_shown() {
 }
 
 #[test]
+fn an_approver_who_has_the_text_signs_for_no_other_rows() {
+    let d = Deployment::new();
+    let run_id = parked(&d, "cut");
+    let (own, other) = (d.path("LAW-MINDS.md"), d.path("other.md"));
+    let text = std::fs::read_to_string(&own).unwrap();
+    std::fs::write(&other, text.replacen("changed", "chanced", 1)).unwrap();
+    for what in ["cut", "lifecycle"] {
+        let refused = d.answer(&run_id, what, &["--text", other.to_str().unwrap()]).exits(5);
+        assert!(refused.stdout.contains("approval.rows_digest"), "{}", refused.stdout);
+        let _ = d.answer(&run_id, what, &["--text", own.to_str().unwrap()]).exits(0);
+        let _ = d.resume(&run_id).exits(0);
+    }
+    assert!(count(&d, ENACTED) > 0);
+}
+
+#[test]
 fn a_file_too_long_for_an_approval_stops_nobody() {
     let d = Deployment::new();
     let run_id = parked(&d, "cut");

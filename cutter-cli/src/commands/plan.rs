@@ -114,30 +114,49 @@ impl ManifestOption {
     }
 }
 
-pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
-    let max = args.cut.max_document_bytes.unwrap_or(limits::MAX_DOCUMENT_BYTES);
-    let text = read_bounded(&args.file, max)?;
-    let document_id = document_id(args.document_id.as_deref(), &args.file)?;
-    let mark_limits = mark_limits(&args.cut, max)?;
-    let chosen = args.cut.choose(&text, &mark_limits)?;
-    let manifest = args.manifest.read()?;
+/// A file that was cut in thought: its plan, and what it follows from.
+pub(crate) struct Planned {
+    pub(crate) plan: CutPlan,
+    chosen: Chosen,
+    settings: PlanSettings,
+}
+
+/// Plans a file as a run would.
+pub(crate) fn of_file(
+    file: &Path,
+    document_id: &DocumentId,
+    cut: &CutOptions,
+    manifest: &ManifestOption,
+) -> Result<Planned, Failure> {
+    let max = cut.max_document_bytes.unwrap_or(limits::MAX_DOCUMENT_BYTES);
+    let text = read_bounded(file, max)?;
+    let mark_limits = mark_limits(cut, max)?;
+    let chosen = cut.choose(&text, &mark_limits)?;
+    let manifest = manifest.read()?;
     let marker = manifest.clone().map(ManifestMarker::from_value).transpose();
     let marker = marker.map_err(|e| Failure::usage(e.to_string()))?;
     let vocabulary = Vocabulary::default();
     let plan = CutPlan::build(&PlanInput {
-        document_id: &document_id,
+        document_id,
         text: &text,
         profile: &chosen.profile,
         vocabulary: &vocabulary,
-        publication_type: args.cut.publication_type.as_deref(),
-        depends_on: &args.cut.depends_on,
+        publication_type: cut.publication_type.as_deref(),
+        depends_on: &cut.depends_on,
         limits: &mark_limits,
         marker: marker.as_ref().map(|m| m as &dyn Marker),
     })
     .map_err(|e| {
-        let file = args.file.display().to_string();
+        let file = file.display().to_string();
         refused(&file, &format!("cutter plan {file}"), e)
     })?;
+    let settings = plan_settings(cut, &chosen, document_id, manifest);
+    Ok(Planned { plan, chosen, settings })
+}
+
+pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
+    let document_id = document_id(args.document_id.as_deref(), &args.file)?;
+    let Planned { plan, chosen, settings } = of_file(&args.file, &document_id, &args.cut, &args.manifest)?;
     if let Some(warning) = chosen.warning() {
         cx.out.warn(format!("{}: {warning}", render::name(args.file.display())));
         cx.out.note(format!("next: cutter profile explain {}", render::name(args.file.display())));
@@ -165,7 +184,6 @@ pub(crate) fn run(cx: &Context, args: &PlanArgs) -> Outcome {
     }
     warn_of_count(cx, args, &plan);
     let version = u64::from(args.version_no);
-    let settings = plan_settings(&args.cut, &chosen, &document_id, manifest);
     let json = machine(&args.file, &plan, &chosen, &settings, Some(version))?;
     let exit =
         if plan.forbidden.is_empty() && plan.unknown_words.is_empty() { Exit::DONE } else { Exit::FAILED };

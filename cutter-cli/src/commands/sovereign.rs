@@ -2,6 +2,7 @@
 //! alone: no database, no run folder, nothing of the operator's.
 
 mod answer;
+mod text;
 
 pub(crate) use answer::{Signing, answer};
 
@@ -23,6 +24,8 @@ use serde_json::json;
 
 use crate::app::Context;
 use crate::commands::RunArg;
+use crate::commands::plan::ManifestOption;
+use crate::commands::sovereign::text::OwnText;
 use crate::config::Config;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
@@ -138,6 +141,7 @@ struct Sign {
 Examples:
   cutter sovereign approve --run-id RUN
   cutter sovereign approve --run-id RUN --for cut --key sue.secret.asc --expires 2026-06-01T00:00:00Z
+  cutter sovereign approve --run-id RUN --for cut --text charter.md
   cutter sovereign approve --run-id RUN --for resume --grant-minutes 30 --reason 'large document'
   cutter sovereign approve --run-id RUN --for void --reason 'wrong edition'")]
 struct ApproveArgs {
@@ -148,6 +152,15 @@ struct ApproveArgs {
     /// Until when it may be used: a time such as 2026-06-01T00:00:00Z, or a span such as 2h.
     #[arg(long, value_name = "TIME|SPAN")]
     expires: Option<String>,
+    /// Your own copy of the text: it is cut here again, and nothing is signed unless that gives the
+    /// rows that the request names.
+    #[arg(long, value_name = "FILE")]
+    text: Option<PathBuf>,
+    /// With `--text`: the profile, where it is none of the built-in ones.
+    #[arg(long, value_name = "FILE", requires = "text")]
+    profile: Option<PathBuf>,
+    #[command(flatten)]
+    manifest: ManifestOption,
     /// Minutes of active time to grant on top of the caps.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     grant_minutes: Option<u32>,
@@ -179,11 +192,16 @@ pub(crate) fn run(cx: &Context, args: &SovereignArgs) -> Outcome {
         Command::Approve(args) => {
             let extra = args.grant_minutes.map(|n| ("minutes_granted".to_owned(), n.to_string()));
             let signing = signing(&args.sign, ReviewVerdict::Approve, args.expires.clone(), extra);
-            sign(cx, &config, &args.place, signing)
+            let own = args.text.as_deref().map(|file| OwnText {
+                file,
+                profile: args.profile.as_deref(),
+                manifest: &args.manifest,
+            });
+            sign(cx, &config, &args.place, signing, own)
         }
         Command::Refuse(args) => {
             let verdict = if args.defer { ReviewVerdict::Defer } else { ReviewVerdict::Reject };
-            sign(cx, &config, &args.place, signing(&args.sign, verdict, None, None))
+            sign(cx, &config, &args.place, signing(&args.sign, verdict, None, None), None)
         }
     }
 }
@@ -221,10 +239,11 @@ fn folder_of(kb: &dyn KnowledgeBase, place: &Where) -> Result<RunFolder, Failure
     }
 }
 
-fn sign(cx: &Context, config: &Config, place: &Where, signing: Signing) -> Outcome {
+fn sign(cx: &Context, config: &Config, place: &Where, signing: Signing, own: Option<OwnText<'_>>) -> Outcome {
     let kb = kb_of(config, place)?;
     let folder = folder_of(&*kb, place)?;
     let asked = folder.asked(place.purpose.map(Purpose::from))?;
+    own.map(|own| own.gives(asked)).transpose()?;
     let answered = answer(cx, config, &*kb, &folder, asked, &signing)?;
     cx.out.result(|| answered.people(), &answered)
 }
