@@ -149,6 +149,27 @@ fn what_was_relied_on_is_put_back_before_the_next_approval_is_spent() {
     }
 }
 
+/// Junk under the name of the report that comes next gives way to it, and is kept.
+#[test]
+fn what_stands_where_the_next_report_belongs_gives_way_to_it() {
+    let d = Deployment::new();
+    let run_id = parked(&d, "cut");
+    let folder = d.status(&run_id).exits(0).text("/kb_folder").to_owned();
+    let date = folder.rsplit('-').next().unwrap();
+    let date = format!("{}-{}-{}", &date[..4], &date[4..6], &date[6..8]);
+    let path = kb(&d, &folder).join(format!("07-structural-verify-{date}.md"));
+    std::fs::write(&path, "# not a report\n").unwrap();
+    d.approve(&run_id, "cut");
+    let stopped = d.resume(&run_id).exits(3);
+    assert_eq!(stopped.stop_code(), "STOP_KB_CONFLICT", "{}", stopped.stdout);
+    let command = format!("cutter kb restore --run-id {run_id}");
+    assert!(stopped.text("/stop/reason").contains(&command), "{}", stopped.stdout);
+    let restored = d.run(&["kb", "restore", "--run-id", &run_id]).exits(0);
+    assert_eq!(restored.text("/restored/0/did"), "revised", "{}", restored.stdout);
+    d.finish_run(&run_id);
+    d.verify(&run_id);
+}
+
 #[test]
 fn what_is_signed_is_what_was_shown() {
     let d = Deployment::new();
