@@ -1,5 +1,6 @@
 //! Builders shared by the cross-crate tests: a whole run on memory ports.
 
+pub mod attack;
 pub mod cli;
 pub mod look;
 pub mod pg;
