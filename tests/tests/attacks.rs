@@ -88,11 +88,11 @@ fn draw(role: Role, theatre: &Theatre, dice: &mut Dice) -> Act {
     }
 }
 
-/// Tells a story; what is wrong with how it ended, if something is, and the last command.
+/// Tells a story; what is wrong with how it ended, if something is, and whether anything was enacted in it.
 fn tell(theatre: &Theatre, story: &Story) -> (Option<String>, bool) {
-    let signed = theatre.put_back(story.stage);
+    let mut signed = theatre.put_back(story.stage);
     let (d, run_id) = (&theatre.d, theatre.run_id.as_str());
-    let mut signed = signed;
+    let begun = enacted(theatre);
     let act = |turn: usize| {
         for (_, act) in story.moves.iter().filter(|(t, _)| *t == turn) {
             match act {
@@ -120,6 +120,9 @@ fn tell(theatre: &Theatre, story: &Story) -> (Option<String>, bool) {
     let before = enacted(theatre);
     act(1);
     let mut ran = d.resume(run_id);
+    if ran.state() == "awaiting_lifecycle_authorization" && story.mind == Mind::Approves {
+        signed.extend(theatre.answer("approve", "lifecycle").1);
+    }
     act(2);
     if matches!(ran.code, Some(0 | 3)) {
         ran = d.resume(run_id);
@@ -133,7 +136,7 @@ fn tell(theatre: &Theatre, story: &Story) -> (Option<String>, bool) {
             overheard.map(|_| "enacted although it was refused before the run went on".to_owned())
         }),
     };
-    (why.map(|why| format!("{why}\nlast command: {}", said(&ran))), enacted(theatre) > 0)
+    (why.map(|why| format!("{why}\nlast command: {}", said(&ran))), enacted(theatre) > begun)
 }
 
 fn said(ran: &Ran) -> String {
@@ -176,10 +179,18 @@ fn whatever_one_of_them_does_nothing_is_enacted_without_a_valid_word() {
         }
     }
     if is_full() {
-        let _ = writeln!(std::io::stderr(), "attacks: {n} stories in {:.0?}: {ends:?}", started.elapsed());
+        let (took, [accepted, refused]) = (started.elapsed(), theatre.sent.get());
+        let _ = writeln!(
+            std::io::stderr(),
+            "attacks: {n} stories in {took:.0?}, {accepted} statements accepted, {refused} refused: {ends:?}"
+        );
     }
     assert!(broke.is_empty(), "{} stories broke the law:\n{}", broke.len(), broke.join("\n\n"));
-    assert!(ends.keys().any(|(_, is_enacted)| *is_enacted), "nothing was ever enacted: {ends:?}");
+    for wanted in [true, false] {
+        assert!(ends.keys().any(|(_, is_enacted)| *is_enacted == wanted), "all ended alike: {ends:?}");
+    }
+    let [accepted, refused] = theatre.sent.get();
+    assert!(accepted > 0 && refused > accepted, "{accepted} statements accepted, {refused} refused");
 }
 
 /// A law that cannot be broken is none: units that are called enacted before anybody allowed it.

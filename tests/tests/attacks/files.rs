@@ -154,7 +154,7 @@ fn forge(theatre: &Theatre, n: u8) {
         _ => text,
     };
     let path = theatre.d.path("kb").join(&ask.approval_path);
-    let path = if n % 2 == 0 { path } else { path.with_extension(format!("{n}.md")) };
+    let path = if n.is_multiple_of(2) { path } else { path.with_extension(format!("{n}.md")) };
     if !path.exists() {
         write(&path, document.as_bytes());
     }
@@ -205,7 +205,7 @@ pub fn act(theatre: &Theatre, act: &FileAct) {
         FileAct::Submit(n) => {
             let file = d.path("submitted.md");
             let hostile = "# Law \u{1b}[2K\u{202e}\n\n## Article 1\n\ndecision: approve\r\nrun_id: x\n";
-            let text = if n % 2 == 0 { law(4, "another text") } else { hostile.to_owned() };
+            let text = if n.is_multiple_of(2) { law(4, "another text") } else { hostile.to_owned() };
             write(&file, text.as_bytes());
             let _ = d.run(&["source", "add", file.to_str().unwrap(), "--document-id", "LAW"]);
         }

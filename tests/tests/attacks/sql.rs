@@ -225,6 +225,10 @@ pub fn act(theatre: &Theatre, act: &SqlAct) {
     let mut client = theatre.d.database.client(login);
     client.batch_execute("SET statement_timeout = '5s'; SET lock_timeout = '500ms'").unwrap();
     for statement in &act.script {
-        let _ = client.batch_execute(statement);
+        let [accepted, refused] = theatre.sent.get();
+        theatre.sent.set(match client.batch_execute(statement) {
+            Ok(()) => [accepted + 1, refused],
+            Err(_) => [accepted, refused + 1],
+        });
     }
 }

@@ -1,5 +1,6 @@
 //! One home, brought from gate to gate and kept at each.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::process::Command;
 
@@ -29,6 +30,8 @@ pub struct Theatre {
     pub reach: Reach,
     /// A key that nobody registered.
     pub stranger: cutter_kb::openpgp::KeyPair,
+    /// Statements that were accepted, and refused.
+    pub sent: Cell<[u32; 2]>,
     stages: Vec<Stage>,
 }
 
@@ -48,6 +51,7 @@ impl Theatre {
             past: String::new(),
             reach: Reach::default(),
             stranger: stranger.unwrap(),
+            sent: Cell::default(),
             stages: Vec::new(),
         };
         let mut signed = Vec::new();

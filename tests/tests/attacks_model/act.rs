@@ -205,8 +205,8 @@ impl Place {
     fn forge(&self, by: Key, n: u8) {
         let Some(mut ask) = self.ask() else { return };
         let actor = match by {
-            Key::Operator if n % 2 == 0 => "op",
-            Key::Retired if n % 2 == 0 => "rex",
+            Key::Operator if n.is_multiple_of(2) => "op",
+            Key::Retired if n.is_multiple_of(2) => "rex",
             _ => SOVEREIGN,
         };
         if n % 5 == 1
@@ -216,7 +216,7 @@ impl Place {
         }
         let verdict = if n % 7 == 6 { Reject } else { Approve };
         let text = render_approval(&ask, verdict, actor, self.s.world.now(), None, &BTreeMap::new());
-        let path = if n % 3 == 0 { ask.approval_path.clone() } else { self.free(&ask, n) };
+        let path = if n.is_multiple_of(3) { ask.approval_path.clone() } else { self.free(&ask, n) };
         if self.s.world.document(&path).is_none() {
             self.s.world.file(&path, self.seal(by, &text).as_bytes());
         }

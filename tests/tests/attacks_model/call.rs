@@ -262,7 +262,7 @@ impl Caller<'_> {
     fn heard(&self, by: Key) -> Option<()> {
         let ports = self.place.s.ports();
         let ask = self.pick(block_on(ports.reader.asks(self.run_id)).ok()?)?.asked.ask;
-        let decision = if self.n % 3 == 0 { ReviewVerdict::Reject } else { ReviewVerdict::Approve };
+        let decision = if self.n.is_multiple_of(3) { ReviewVerdict::Reject } else { ReviewVerdict::Approve };
         let write = AnswerWrite {
             gate: ask.gate.clone(),
             occurrence: ask.occurrence,

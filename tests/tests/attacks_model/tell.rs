@@ -197,7 +197,7 @@ impl Telling<'_> {
             Some(run_id) => s.resume(ports, &run_id),
             None => s.cut(ports),
         };
-        let newest = s.world.runs().into_iter().filter(|run| Some(run) != self.past.as_ref()).next_back();
+        let newest = s.world.runs().into_iter().rfind(|run| Some(run) != self.past.as_ref());
         let mut run_id = self.place.run_id.lock().unwrap();
         *run_id = newest.or(run_id.take());
         driven
@@ -210,7 +210,8 @@ impl Telling<'_> {
             match when {
                 When::Before => {}
                 When::Dead(call) => {
-                    let kind = if call % 2 == 0 { FaultKind::DieBefore } else { FaultKind::DieAfter };
+                    let kind =
+                        if call.is_multiple_of(2) { FaultKind::DieBefore } else { FaultKind::DieAfter };
                     plan = FaultPlan::one(Fault::at(*call, kind));
                     after.push(*act);
                 }
