@@ -103,9 +103,14 @@ fn the_database_holds_the_rule_by_itself() {
     let mut review = d.database.client(Login::Review);
     let record = "SELECT cutter_governance.fn_answer_record($1, 'SG_lifecycle_authz', 1, 'reject', 'kb/no.md', $2, 'F', 'ann')";
     review.execute(record, &[&run_id, &document.as_bytes()]).unwrap();
-    let ran = d.resume(&run_id);
-    assert_ne!(ran.code, Some(0), "{}", ran.stdout);
+    let ran = d.resume(&run_id).exits(5);
+    assert_eq!(ran.stop_code(), "STOP_APPROVAL_CHANGED", "{}", ran.stdout);
     assert_eq!(count(&d, ENACTED), 0);
+    // nobody signed that refusal, so it is no last word
+    let _ = d.answer(&run_id, "resume", &[]).exits(0);
+    assert_eq!(d.resume(&run_id).exits(0).state(), "awaiting_lifecycle_authorization");
+    d.finish_run(&run_id);
+    d.verify(&run_id);
 }
 
 #[test]
