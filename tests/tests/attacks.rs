@@ -146,12 +146,8 @@ fn said(ran: &Ran) -> String {
 /// What a superuser did must be found by whoever brings the approvers' keys along.
 fn unnoticed(theatre: &Theatre, why: &str) -> Option<String> {
     let key = theatre.sovereign_key();
-    let found = [
-        &["verify", "--run-id", &theatre.run_id, "--approver", &key][..],
-        &["verify", "--run-id", &theatre.past, "--approver", &key][..],
-    ];
-    let looks = found.map(|arguments| theatre.d.run(arguments));
-    let is_found = looks.iter().any(|ran| ran.code != Some(0));
+    let verify = |run_id: &str| theatre.d.run(&["verify", "--run-id", run_id, "--approver", &key]);
+    let is_found = [&theatre.run_id, &theatre.past].iter().any(|run_id| verify(run_id).code != Some(0));
     (!is_found).then(|| format!("{why}, and verify says that all holds"))
 }
 
