@@ -31,7 +31,7 @@ use std::time::Duration;
 use postgres::{Client, NoTls};
 
 use self::database::Template;
-pub use self::database::TestDatabase;
+pub use self::database::{Kept, TestDatabase};
 pub use self::proxy::{CommitProxy, Cut};
 use self::watchdog::Watchdog;
 use crate::cluster::{ClusterOptions, PrivateCluster, SharedLock, on_own_thread};

@@ -1,6 +1,8 @@
 //! Builders shared by the cross-crate tests: a whole run on memory ports.
 
+pub mod attack;
 pub mod cli;
+pub mod look;
 pub mod pg;
 pub mod refusal;
 pub mod story;

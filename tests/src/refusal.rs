@@ -10,7 +10,7 @@ use cutter_core::driver::{
 };
 use cutter_core::id::RunId;
 use cutter_core::inspect::recover::unknown_to;
-use cutter_core::inspect::restore::{Copies, recorded};
+use cutter_core::inspect::restore::{Copies, owed, recorded};
 use cutter_core::memory::{World, block_on};
 use cutter_core::naming::EscalationKind;
 use cutter_core::port::PortResult;
@@ -232,7 +232,8 @@ impl Scenario {
         for row in self.rows_of("approval") {
             copies.add(row["document"].as_str().unwrap_or_default().as_bytes().to_vec());
         }
-        for (path, sha256) in recorded(&sidecar) {
+        let squatted = owed(&sidecar).filter(|(path, _)| self.world.document(path).is_some());
+        for (path, sha256) in recorded(&sidecar).into_iter().chain(squatted) {
             let stands = self.world.document(&path).is_some_and(|document| document.sha256 == sha256);
             if let Some(bytes) = copies.of(&sha256).filter(|_| !stands) {
                 self.world.file(&path, bytes);

@@ -103,9 +103,14 @@ fn the_database_holds_the_rule_by_itself() {
     let mut review = d.database.client(Login::Review);
     let record = "SELECT cutter_governance.fn_answer_record($1, 'SG_lifecycle_authz', 1, 'reject', 'kb/no.md', $2, 'F', 'ann')";
     review.execute(record, &[&run_id, &document.as_bytes()]).unwrap();
-    let ran = d.resume(&run_id);
-    assert_ne!(ran.code, Some(0), "{}", ran.stdout);
+    let ran = d.resume(&run_id).exits(5);
+    assert_eq!(ran.stop_code(), "STOP_APPROVAL_CHANGED", "{}", ran.stdout);
     assert_eq!(count(&d, ENACTED), 0);
+    // nobody signed that refusal, so it is no last word
+    let _ = d.answer(&run_id, "resume", &[]).exits(0);
+    assert_eq!(d.resume(&run_id).exits(0).state(), "awaiting_lifecycle_authorization");
+    d.finish_run(&run_id);
+    d.verify(&run_id);
 }
 
 #[test]
@@ -147,6 +152,27 @@ fn what_was_relied_on_is_put_back_before_the_next_approval_is_spent() {
         assert_eq!(d.resume(&run_id).exits(0).state(), "closeout_reported");
         d.verify(&run_id);
     }
+}
+
+/// Junk under the name of the report that comes next gives way to it, and is kept.
+#[test]
+fn what_stands_where_the_next_report_belongs_gives_way_to_it() {
+    let d = Deployment::new();
+    let run_id = parked(&d, "cut");
+    let folder = d.status(&run_id).exits(0).text("/kb_folder").to_owned();
+    let date = folder.rsplit('-').next().unwrap();
+    let date = format!("{}-{}-{}", &date[..4], &date[4..6], &date[6..8]);
+    let path = kb(&d, &folder).join(format!("07-structural-verify-{date}.md"));
+    std::fs::write(&path, "# not a report\n").unwrap();
+    d.approve(&run_id, "cut");
+    let stopped = d.resume(&run_id).exits(3);
+    assert_eq!(stopped.stop_code(), "STOP_KB_CONFLICT", "{}", stopped.stdout);
+    let command = format!("cutter kb restore --run-id {run_id}");
+    assert!(stopped.text("/stop/reason").contains(&command), "{}", stopped.stdout);
+    let restored = d.run(&["kb", "restore", "--run-id", &run_id]).exits(0);
+    assert_eq!(restored.text("/restored/0/did"), "revised", "{}", restored.stdout);
+    d.finish_run(&run_id);
+    d.verify(&run_id);
 }
 
 #[test]

@@ -19,6 +19,8 @@ mod named;
 mod profiles;
 #[path = "docs/tidy.rs"]
 mod tidy;
+#[path = "docs/trust.rs"]
+mod trust;
 
 use std::fs;
 use std::path::{Path, PathBuf};

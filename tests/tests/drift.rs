@@ -185,6 +185,50 @@ fn rows_that_others_wrote_into_the_document_are_found_before_the_enactment() {
     }
 }
 
+/// What readers are shown of a unit, or what was signed over it: changed by whoever owns the database
+/// while the run waits, it is not enacted, whatever the sovereign signs then.
+#[test]
+fn what_was_changed_while_the_second_gate_waits_is_not_enacted() {
+    let d = Deployment::new();
+    let run_id = parked_at_sg2(&d);
+    d.approve(&run_id, "lifecycle");
+    let kept = d.database.keep();
+    let files = tempfile::tempdir().unwrap();
+    let copy = |from: &std::path::Path, to: &std::path::Path| {
+        let copied = std::process::Command::new("cp").arg("-a").arg(from.join(".")).arg(to).status().unwrap();
+        assert!(copied.success());
+    };
+    copy(&d.path(""), files.path());
+    for damage in [
+        "UPDATE iu_core.information_unit SET unit_kind = 'clause' WHERE ordinal = 1",
+        "UPDATE iu_core.information_unit SET section_type = 'final' WHERE ordinal = 1",
+        "UPDATE iu_core.information_unit SET citation_address = 'LAW-DRIFT/art-9' WHERE ordinal = 1",
+        "UPDATE iu_core.information_unit SET body_hash = repeat('0', 64) WHERE ordinal = 1",
+        // a text with hashes that fit
+        "UPDATE iu_core.unit_version v SET content = '\\x78', content_hash = encode(sha256('\\x78'), 'hex')
+         FROM iu_core.information_unit u WHERE u.unit_id = v.unit_id AND u.ordinal = 1;
+         UPDATE iu_core.information_unit SET content_hash = encode(sha256('\\x78'), 'hex') WHERE ordinal = 1",
+        "UPDATE cutter_governance.dot_pair_signature SET signature = repeat('0', 128) WHERE duty = 'executor'",
+        "UPDATE cutter_governance.dot_pair_signature SET signature = repeat('0', 128) WHERE duty = 'verifier'",
+    ] {
+        d.tamper(&format!("SET session_replication_role = replica; {damage}"));
+        for _ in 0..3 {
+            let ran = d.resume(&run_id);
+            assert_ne!(ran.state(), "closeout_reported", "{damage}: {}", ran.stdout);
+            assert_eq!(units(&d, "enacted"), 0, "{damage}: {}", ran.stdout);
+            let _ = d.answer(&run_id, "lifecycle", &[]);
+        }
+        for folder in ["runs", "kb"] {
+            std::fs::remove_dir_all(d.path(folder)).unwrap();
+        }
+        copy(files.path(), &d.path(""));
+        d.database.put_back(&kept);
+    }
+    // as it stood, it goes through
+    d.finish_run(&run_id);
+    d.verify(&run_id);
+}
+
 #[test]
 fn with_the_guarding_trigger_off_nothing_is_enacted_whatever_is_signed() {
     let d = Deployment::new();

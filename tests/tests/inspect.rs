@@ -2,120 +2,22 @@
 //! fails the check that is named after it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use cutter_core::canonical::{Appended, Settled};
 use cutter_core::digest::Digest;
-use cutter_core::driver::{Outcome, Ports, policy_of};
-use cutter_core::gate::Check;
+use cutter_core::driver::{Outcome, Ports};
 use cutter_core::inspect::recover::unknown_to;
-use cutter_core::inspect::verify::{
-    self, ApprovalFact, Approvals, DatabaseFacts, DocumentFact, RecordFacts, documents,
-    one_document_per_phase,
-};
-use cutter_core::inspect::{Claims, Summary, why};
-use cutter_core::naming::RUNS_INDEX_PATH;
-use cutter_core::port::database::{UnitQuery, UnitScope};
+use cutter_core::inspect::{Summary, why};
 use cutter_core::port::run_store::LockHolder;
 use cutter_core::port::signer::SignatureFacts;
 use cutter_core::sidecar::{Sidecar, TransitionRecord};
 use cutter_tests::Scenario;
+use cutter_tests::look::{Facts, gather, judge};
 use futures_executor::block_on;
 
-/// Everything that verify looks at.
-#[derive(Clone)]
-struct Facts {
-    record: RecordFacts,
-    claims: Claims,
-    documents: Vec<DocumentFact>,
-    approvals: Vec<ApprovalFact>,
-    line: Option<String>,
-    paths: Vec<String>,
-    database: DatabaseFacts,
-}
-
-fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
-    let run = &sidecar.run_id;
-    let stored = block_on(ports.runs.load(run)).unwrap().unwrap();
-    let mut claims = Claims::of_sidecar(sidecar);
-    claims.policy = block_on(policy_of(ports.reader.as_ref(), ports.signatures.as_ref())).unwrap().ever();
-    let read = |path: &str| block_on(ports.kb.read(path)).unwrap();
-    let mut history = Vec::new();
-    for n in 1..stored.revision {
-        let old = block_on(ports.runs.load_revision(run, n)).unwrap().unwrap();
-        history.push((n, Sidecar::from_bytes(&old.bytes).unwrap().transitions.into_vec()));
-    }
-    let observe = |bytes: &[u8]| block_on(ports.signatures.observe(bytes, ports.clock.now())).unwrap();
-    let documents = claims.documents.iter().map(|(path, recorded)| DocumentFact {
-        path: path.clone(),
-        recorded: *recorded,
-        found: read(path).map(|d| d.sha256),
-    });
-    let approvals = claims.approvals.iter().map(|record| {
-        let document = read(&record.approval_kb_id).unwrap();
-        ApprovalFact {
-            record: record.clone(),
-            found: Some(document.sha256),
-            signature: Some(observe(&document.bytes)),
-            request: record.request_sha256,
-        }
-    });
-    let (documents, approvals) = (documents.collect(), approvals.collect());
-    let units = block_on(ports.reader.units(&UnitQuery {
-        document_id: sidecar.document_id.clone(),
-        scope: UnitScope::Live,
-        limit: 1000,
-        with_content: true,
-        ..UnitQuery::default()
-    }));
-    Facts {
-        record: RecordFacts {
-            sidecar: sidecar.clone(),
-            revision: stored.revision,
-            history,
-            unreadable: Vec::new(),
-            creation: observe(sidecar.creation.document.as_bytes()),
-        },
-        claims,
-        documents,
-        approvals,
-        line: block_on(ports.kb.index_line(RUNS_INDEX_PATH, run.as_str())).unwrap(),
-        paths: block_on(ports.kb.list(sidecar.kb_folder.as_deref().unwrap())).unwrap(),
-        database: DatabaseFacts {
-            evidence: block_on(ports.reader.evidence(run)).unwrap(),
-            units: units.unwrap(),
-            source: block_on(ports.reader.source_text(sidecar.source_version_id.unwrap())).ok(),
-            public_keys: BTreeMap::new(),
-            rows: None,
-            rows_digest: block_on(ports.reader.rows_digest(sidecar.pin_uuid("change_set_id").unwrap()))
-                .unwrap(),
-        },
-    }
-}
-
-fn judge(facts: &Facts) -> Vec<Check> {
-    let mut checks = verify::record(&facts.record);
-    checks.extend(documents(&facts.documents));
-    checks.extend(one_document_per_phase(&facts.record.sidecar));
-    let keys = Approvals { brought: Vec::new(), has_keys: true };
-    checks.extend(verify::approvals(&facts.claims, &facts.approvals, &facts.database.evidence, &keys).0);
-    checks.extend(verify::rows_signed(&facts.approvals, facts.database.rows_digest.as_ref()).0);
-    let line = facts.line.as_deref();
-    checks.push(verify::record_is_newest(
-        &facts.record.sidecar,
-        &facts.database.evidence,
-        &facts.paths,
-        line,
-    ));
-    checks.extend(verify::phase_documents(&facts.claims, &facts.paths, None));
-    checks.push(verify::no_strays(&facts.paths, &[]));
-    checks.extend(verify::index(&facts.claims, facts.line.as_deref()));
-    checks.extend(verify::database(&facts.claims, &facts.database));
-    checks
-}
-
 fn failing(facts: &Facts) -> BTreeSet<String> {
-    judge(facts).into_iter().filter(|c| !c.ok).map(|c| c.invariant).collect()
+    judge(facts, &[]).into_iter().filter(|c| !c.ok).map(|c| c.invariant).collect()
 }
 
 fn finished() -> (Ports, Facts) {

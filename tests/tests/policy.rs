@@ -6,11 +6,10 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use cutter_core::approval::render_approval;
-use cutter_core::canonical::to_canonical;
-use cutter_core::digest::Digest;
 use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::report::asks_of_document;
 use cutter_pg::login::Login;
+use cutter_tests::attack::edited;
 use cutter_tests::cli::{Deployment, Ran, SOVEREIGN, law};
 use serde_json::{Value, json};
 
@@ -18,16 +17,6 @@ fn newest(d: &Deployment, run_id: &str) -> PathBuf {
     let rev = d.run_folder(run_id).join("rev");
     let number = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().parse::<u64>().unwrap();
     std::fs::read_dir(rev).unwrap().map(|e| e.unwrap().path()).max_by_key(number).unwrap()
-}
-
-/// A record with a change, its digest computed again.
-fn edited(bytes: &[u8], change: impl FnOnce(&mut Value)) -> Vec<u8> {
-    let mut value: Value = serde_json::from_slice(bytes).unwrap();
-    change(&mut value);
-    value.as_object_mut().unwrap().remove("digest");
-    let digest = Digest::of(to_canonical(&value).unwrap().as_bytes());
-    value["digest"] = json!(digest.to_hex());
-    to_canonical(&value).unwrap().into_bytes()
 }
 
 /// The operator's wish: his own key, and no signature needed.

@@ -43,6 +43,23 @@ fn a_finished_cut_is_needless_only_while_its_rows_stand() {
 }
 
 #[test]
+fn a_backup_in_an_object_store_reads_back_every_time() {
+    let d = Deployment::new();
+    let store = d.path("store");
+    d.append_config(&format!("\n[backup]\nurl = \"file://{}\"\n", store.display()));
+    d.register("LAW", &law(40, "the backup"));
+    let run_id = d.cut("LAW");
+    let secret = d.path("keys/backup.secret.asc");
+    for _ in 0..6 {
+        let _ = d.run(&["backup", "inspect", "--run-id", &run_id]).exits(0);
+        let key = secret.to_str().unwrap();
+        let _ = d.run(&["backup", "inspect", "--run-id", &run_id, "--key", key]).exits(0);
+    }
+    d.finish_run(&run_id);
+    d.verify(&run_id);
+}
+
+#[test]
 fn an_item_under_another_priority_is_a_conflict() {
     let d = Deployment::new();
     d.register("LAW", &law(1, "all"));

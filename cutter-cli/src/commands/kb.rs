@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use cutter_core::digest::Digest;
-use cutter_core::inspect::restore::{Copies, recorded};
+use cutter_core::inspect::restore::{Copies, owed, recorded};
 use cutter_core::port::database::Reader as _;
 use cutter_core::port::knowledge_base::CreateOutcome;
 use cutter_core::sidecar::Sidecar;
@@ -70,8 +70,9 @@ fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
     let run_id = &args.run.run_id;
     let sidecar = load(&stores, run_id)?;
     let documents = recorded(&sidecar);
+    let owed = owed(&sidecar);
     let mut damaged = BTreeMap::new();
-    for (path, sha256) in &documents {
+    for (path, sha256) in documents.iter().chain(owed.iter().map(|(path, sha256)| (path, sha256))) {
         let observed = match block_on(stores.kb.read(path)) {
             Ok(found) => found.map(|document| (document.revision, document.sha256)),
             // not a document that can be read; only a name that is free can be used then
@@ -79,7 +80,9 @@ fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
                 return Err(Failure::from(error).next(format!("remove {path}, then run this again")));
             }
         };
-        if observed.map(|(_, found)| found) != Some(*sha256) {
+        // what is owed is the run's to file, unless another one stands in its place
+        let is_owed = observed.is_none() && !documents.contains_key(path);
+        if observed.map(|(_, found)| found) != Some(*sha256) && !is_owed {
             damaged.insert(path.clone(), (*sha256, observed));
         }
     }

@@ -217,7 +217,7 @@ impl Run<'_> {
             let path = format!("{folder}/{}", outbox.name);
             return match self.put(&path, outbox).await? {
                 CreateOutcome::Created | CreateOutcome::Identical => Ok(path),
-                CreateOutcome::Different { found } => Err(kb_conflict(&path, outbox, found)),
+                CreateOutcome::Different { found } => Err(self.kb_conflict(&path, outbox, found)),
             };
         }
         let mut last = None;
@@ -235,12 +235,22 @@ impl Run<'_> {
                     self.sidecar.kb_folder = Some(folder.as_str().to_owned());
                     return Ok(path);
                 }
-                CreateOutcome::Different { found } => last = Some(kb_conflict(&path, outbox, found)),
+                CreateOutcome::Different { found } => last = Some(self.kb_conflict(&path, outbox, found)),
             }
         }
         Err(last.unwrap_or_else(|| {
             Halt::stop(StopReason::KbConflict, "every folder name of this run holds another run's documents")
         }))
+    }
+
+    fn kb_conflict(&self, path: &str, outbox: &Outbox, found: Digest) -> Halt {
+        Halt::stop(
+            StopReason::KbConflict,
+            format!(
+                "{path}: expected sha256 {} or no document, observed {found}; next: cutter kb restore --run-id {}",
+                outbox.sha256, self.sidecar.run_id
+            ),
+        )
     }
 
     /// The folder that the first document would choose, while the store answers.
@@ -350,13 +360,6 @@ impl Run<'_> {
         let now = self.ports.clock.now();
         self.step(stage.awaits().ok_or_else(missing)?, now)
     }
-}
-
-fn kb_conflict(path: &str, outbox: &Outbox, found: Digest) -> Halt {
-    Halt::stop(
-        StopReason::KbConflict,
-        format!("{path}: expected sha256 {} or no document, observed {found}", outbox.sha256),
-    )
 }
 
 /// The database effects of a phase, in order.

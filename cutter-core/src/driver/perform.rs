@@ -14,6 +14,7 @@ use crate::gate::GateReport;
 use crate::inspect::restore::relied_on;
 use crate::intent::Intent;
 use crate::machine::run::{GateId, Phase, Stage};
+use crate::port::ask::StoredAsk;
 use crate::port::database::{Begun, Fence};
 use crate::port::effect::{
     EffectContext, EffectFacts, EffectKey, EffectName, EffectRecord, ExecutorEffect, ReviewVerdict,
@@ -189,6 +190,7 @@ impl Run<'_> {
                     {
                         // the database may have heard a refusal first
                         self.hear_before_commit().await?;
+                        self.no_other_refusal_stands().await?;
                     }
                     return Err(self.halt(error));
                 }
@@ -299,6 +301,27 @@ impl Run<'_> {
             ));
         }
         Ok(())
+    }
+
+    /// The database holds a refusal that is nobody's valid word, or it would have been heard: whoever
+    /// stored it can't refuse for good. The approval is not relied on, and the gate asks anew.
+    async fn no_other_refusal_stands(&self) -> Result<(), Halt> {
+        let Some(ask) = self.sidecar.ask.as_ref().filter(|_| self.asking()) else { return Ok(()) };
+        let is_open = |stored: &&StoredAsk| stored.asked.ask == *ask;
+        let stored = self.stored_asks().await?;
+        match stored.iter().find(is_open).and_then(StoredAsk::refusal) {
+            None => Ok(()),
+            Some(refusal) => Err(Halt::stop(
+                StopReason::ApprovalChanged,
+                format!(
+                    "{}: a refusal by {} is stored (sha256 {}), expected the valid signature of somebody who may \
+                     refuse, observed none; once this stop is answered the gate asks anew",
+                    refusal.approval_kb_id,
+                    refusal.actor,
+                    refusal.sha256()
+                ),
+            )),
+        }
     }
 
     fn asking(&self) -> bool {

@@ -21,6 +21,14 @@ pub fn recorded(sidecar: &Sidecar) -> BTreeMap<String, Digest> {
     filed(sidecar).chain(answers.filter_map(of_answer)).collect()
 }
 
+/// The document that is filed next. Where another one stands under its name, nothing was lost, and the
+/// run waits until that gives way.
+#[must_use]
+pub fn owed(sidecar: &Sidecar) -> Option<(String, Digest)> {
+    let (folder, outbox) = (sidecar.kb_folder.as_ref()?, sidecar.outbox.as_ref()?);
+    Some((format!("{folder}/{}", outbox.name), outbox.sha256))
+}
+
 /// Of them what must stand before an approval is spent and before the run is closed: all but answers
 /// whose place another one took.
 #[must_use]

@@ -19,11 +19,13 @@ use crate::port::{PortError, PortErrorKind, PortResult};
 const PORT: &str = "command_ledger";
 
 /// A command with its attempts, never empty.
+#[derive(Clone)]
 pub(super) struct Row {
     command: Command,
     attempts: Vec<AttemptRow>,
 }
 
+#[derive(Clone)]
 struct AttemptRow {
     attempt: Attempt,
     /// When the lease ends, or, once it ended in `waiting`, when another attempt is due.

@@ -234,6 +234,18 @@ impl World {
         found.map(|standing| *standing = bytes.to_vec()).is_some()
     }
 
+    /// Puts an older revision of a run back: those after it are gone. Returns whether there is one.
+    pub fn put_back_revision(&self, run_id: &RunId, revision: u64) -> bool {
+        let mut inner = self.lock();
+        let Some(all) = inner.data.runs.revisions.get_mut(run_id) else { return false };
+        let kept = usize::try_from(revision).unwrap_or(usize::MAX);
+        let is_older = kept > 0 && kept < all.len();
+        if is_older {
+            all.truncate(kept);
+        }
+        is_older
+    }
+
     /// Writes other bytes over the newest revision of a sidecar. Returns whether there is one.
     pub fn corrupt_sidecar(&self, run_id: &RunId, bytes: &[u8]) -> bool {
         let mut inner = self.lock();

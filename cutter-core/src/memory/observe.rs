@@ -33,6 +33,8 @@ pub(super) struct Catalogue {
     pub(super) vocabulary: Vocabulary,
     /// Functions to be replaced inside the next transaction of an effect.
     pub(super) struck_inside: Vec<(EffectName, String, String)>,
+    /// What only a trigger refuses is committed.
+    pub(super) guards_dropped: bool,
 }
 
 impl Catalogue {
@@ -83,6 +85,7 @@ impl Default for Catalogue {
             },
             vocabulary: Vocabulary::default(),
             struck_inside: Vec::new(),
+            guards_dropped: false,
         }
     }
 }

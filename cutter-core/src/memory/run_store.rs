@@ -32,6 +32,18 @@ struct Held {
 }
 
 impl Runs {
+    /// What stands in a copy of the store: everything but the locks of living processes.
+    pub(super) fn copied(other: &Self) -> Self {
+        Self {
+            revisions: other.revisions.clone(),
+            mirrors: other.mirrors.clone(),
+            locks: BTreeMap::new(),
+            claims: other.claims.clone(),
+            stop_requests: other.stop_requests.clone(),
+            tokens: other.tokens,
+        }
+    }
+
     /// What an operating system does with the locks of a process that ended.
     pub(super) fn release_all(&mut self, life: usize) {
         self.locks.retain(|_, held| held.life != life);

@@ -215,7 +215,7 @@ impl Tx<'_> {
 
     /// Committing this transaction would break a constraint.
     pub(super) fn refuse(&mut self, message: impl Into<String>) {
-        if self.refusal.is_none() {
+        if self.refusal.is_none() && !self.catalogue.guards_dropped {
             self.refusal = Some(PortError::new(
                 "database",
                 format!("finish {}", self.cx.key.effect),

@@ -79,6 +79,10 @@ impl World {
             keys: KeyRing::new(seed),
             policy: PolicyRecord::default(),
         };
+        Self::of(data)
+    }
+
+    pub(super) fn of(data: Data) -> Self {
         Self(Arc::new(Mutex::new(Inner { data, lives: Vec::new() })))
     }
 

@@ -140,6 +140,58 @@ pub(super) fn connection_string(dsn: &Dsn) -> String {
     )
 }
 
+/// A database as it stood once, to be put back as often as needed.
+#[derive(Debug)]
+pub struct Kept {
+    copy: TestDatabase,
+    template: Template,
+    /// Of the database itself: what is put back is the same one to whoever pinned it.
+    oid: u32,
+}
+
+impl TestDatabase {
+    /// Keeps the database as it stands. Nobody may be connected to it.
+    ///
+    /// # Panics
+    /// If somebody is.
+    #[must_use]
+    pub fn keep(&self) -> Kept {
+        let (server, name) = (self.admin.with_database("postgres"), self.name.clone());
+        let (mut template, oid) = on_own_thread(move || {
+            let mut client = server.config()?.connect(NoTls)?;
+            let oid =
+                client.query_one("SELECT oid FROM pg_database WHERE datname = $1", &[&name])?.try_get(0)?;
+            Ok((Template::of(&mut client, &name)?, oid))
+        })
+        .unwrap_or_else(|error| panic!("a database to keep: {error}"));
+        let copy = Self::copy_of(&template, self.admin.clone(), self.cluster.clone());
+        template.name.clone_from(&copy.name);
+        Kept { copy, template, oid }
+    }
+
+    /// Puts back what was kept, under this name and with this identity (from PostgreSQL 15 on; before, a
+    /// database's identity can't be chosen).
+    ///
+    /// # Panics
+    /// If the server refuses.
+    pub fn put_back(&self, kept: &Kept) {
+        let (server, name) = (self.admin.with_database("postgres"), self.name.clone());
+        let (from, oid, grants) = (kept.copy.name.clone(), kept.oid, kept.template.grants.clone());
+        on_own_thread(move || {
+            let mut client = server.config()?.connect(NoTls)?;
+            client.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
+            client.batch_execute(&format!(
+                "CREATE DATABASE {name} TEMPLATE {from} STRATEGY file_copy OID {oid}"
+            ))?;
+            for grant in &grants {
+                client.batch_execute(&grant.replace("{database}", &name))?;
+            }
+            Ok(())
+        })
+        .unwrap_or_else(|error| panic!("a database to put back: {error}"));
+    }
+}
+
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         let (server, name) = (self.admin.with_database("postgres"), self.name.clone());

@@ -10,10 +10,11 @@ use cutter_core::digest::Digest;
 use cutter_core::driver::{Outcome, Ports};
 use cutter_core::id::RunId;
 use cutter_core::memory::{World, block_on};
+use cutter_core::naming::EscalationKind;
 use cutter_core::port::PortResult;
 use cutter_core::port::effect::ReviewVerdict::{self, Approve, Defer, Reject};
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
-use cutter_tests::refusal::{Gate, stopped};
+use cutter_tests::refusal::{Gate, asked, stopped};
 use cutter_tests::{SOVEREIGN, Scenario};
 
 /// Names that a person might choose; byte order is none that matters.
@@ -220,6 +221,36 @@ fn a_stored_refusal_counts_although_its_document_is_gone() {
         s.sign(&ask, Approve);
         assert_eq!(stopped(&s.resumed(&run_id)).code, "STOP_REFUSED");
         assert!(!relied_on(&s, &run_id, gate));
+    }
+}
+
+/// A refusal that somebody stored, and nobody signed, holds the run up until a person has looked, and not
+/// for good.
+#[test]
+fn a_stored_refusal_that_nobody_signed_is_asked_about_anew() {
+    for gate in [Gate::Cut, Gate::Lifecycle] {
+        let s = Scenario::new(3_450);
+        let (run_id, ask) = s.parked(gate);
+        let answer = cutter_core::port::ask::AnswerWrite {
+            gate: ask.gate.clone(),
+            occurrence: ask.occurrence,
+            decision: Reject,
+            approval_kb_id: "nowhere.md".to_owned(),
+            document: s.answer(&ask, Reject),
+            fingerprint: s.world.person(SOVEREIGN),
+            actor: SOVEREIGN.to_owned(),
+        };
+        block_on(s.ports().reviewer.record_answers(&run_id, &[answer])).unwrap();
+        s.sign(&ask, Approve);
+        let stop = stopped(&s.resumed(&run_id));
+        assert_eq!(stop.code, "STOP_APPROVAL_CHANGED", "{:?}", stop.detail);
+        assert!(stop.detail[0].contains("nowhere.md"), "{:?}", stop.detail);
+        assert!(!relied_on(&s, &run_id, gate));
+        let _ = s.answer_stop(&run_id, EscalationKind::Resume, &[]);
+        let anew = asked(&s.resumed(&run_id));
+        assert_eq!((anew.gate.as_str(), anew.occurrence), (ask.gate.as_str(), 2));
+        s.sign(&anew, Approve);
+        let _ = s.finish(&run_id);
     }
 }
 

@@ -2,33 +2,26 @@
 //! or the knowledge base changes nothing about who may approve.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cutter_core::approval::{SignaturePolicy, field, render_approval};
 use cutter_core::canonical::to_canonical;
 use cutter_core::digest::Digest;
-use cutter_core::driver::{DriveError, Outcome};
+use cutter_core::driver::{DriveError, Outcome, Ports};
 use cutter_core::intent::Intent;
-use cutter_core::memory::block_on;
+use cutter_core::memory::{Tamper, World, block_on};
 use cutter_core::naming::EscalationKind::DriftAck;
 use cutter_core::policy::Change;
 use cutter_core::port::effect::ReviewVerdict;
+use cutter_core::port::environment::{Observer, Progress};
 use cutter_core::port::signer::Duty;
 use cutter_core::sidecar::{ApprovalRecord, PhaseRecord, PhaseResult, Sidecar};
 use cutter_core::stop::StopReason;
-use cutter_tests::refusal::{Gate, asked, stopped};
+use cutter_tests::attack::edited;
+use cutter_tests::refusal::{Gate, asked, failed, stopped};
 use cutter_tests::{SOVEREIGN, Scenario};
 use serde_json::{Value, json};
 use uuid::Uuid;
-
-/// The newest revision with a change, its digest computed again as an operator would.
-fn edited(bytes: &[u8], change: impl FnOnce(&mut Value)) -> Vec<u8> {
-    let mut value: Value = serde_json::from_slice(bytes).unwrap();
-    change(&mut value);
-    value.as_object_mut().unwrap().remove("digest");
-    let digest = Digest::of(to_canonical(&value).unwrap().as_bytes());
-    value["digest"] = json!(digest.to_hex());
-    to_canonical(&value).unwrap().into_bytes()
-}
 
 /// A change of a record.
 type Rewrite<'a> = &'a dyn Fn(&mut Value);
@@ -302,6 +295,31 @@ fn replaced_duty_keys_stop_the_run_and_a_rotation_lets_it_go_on() {
     s.change_policy(vec![rotated(Duty::Executor), rotated(Duty::Verifier)]);
     assert_eq!(asked(&s.resumed(&run_id)).gate, "SG_lifecycle_authz");
     s.finish(&run_id);
+}
+
+/// Zeroes what the executor signed when the verifier begins.
+struct Zeroes(World);
+
+impl Observer for Zeroes {
+    fn progress(&self, progress: &Progress) {
+        if matches!(progress, Progress::PhaseStarted { phase: "write_verify", .. }) {
+            let run_id = self.0.runs().remove(0);
+            assert!(self.0.tamper(&run_id, Tamper::SignatureZeroed, 0));
+        }
+    }
+}
+
+#[test]
+fn a_signature_that_does_not_hold_is_not_countersigned() {
+    let s = Scenario::new(43);
+    let (run_id, ask) = s.parked(Gate::Cut);
+    s.sign(&ask, ReviewVerdict::Approve);
+    let ports = Ports { observer: Arc::new(Zeroes(s.world.clone())), ..s.ports() };
+    let driven = s.resume(&ports, &run_id).unwrap();
+    let stop = failed(&driven);
+    assert!(stop.detail[0].contains("write_verify.executor_signature"), "{:?}", stop.detail);
+    assert_eq!(s.count("verify_result", "run_id", run_id.as_str()), 1, "the failure is recorded");
+    assert_eq!(s.rows_of("verify_result")[0]["passed"], false);
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn an_upload_that_was_lost_after_its_work_is_done_once() {
 }
 
 #[test]
-fn another_document_under_the_name_is_a_conflict_until_it_is_gone() {
+fn another_document_under_the_name_is_a_conflict_until_it_gives_way() {
     let s = Scenario::new(403);
     let (run_id, ask) = s.parked(Gate::Cut);
     let folder = s.stored(&run_id).kb_folder.unwrap();
@@ -87,10 +87,10 @@ fn another_document_under_the_name_is_a_conflict_until_it_is_gone() {
     s.world.file(&path, b"# Not ours\n");
     s.sign(&ask, ReviewVerdict::Approve);
     let driven = s.resumed(&run_id);
-    let says = [path.as_str(), "expected sha256", "observed"];
+    let says = [path.as_str(), "expected sha256", "observed", "cutter kb restore"];
     s.assert_stopped(&driven, "STOP_KB_CONFLICT", "stopped_kb_conflict", "cut_leg_a_committed", &says);
     assert_eq!(stopped(&s.resumed(&run_id)).n, 1);
-    s.world.drop_document(&path);
+    s.put_back(&run_id);
     s.finish(&run_id);
 }
 

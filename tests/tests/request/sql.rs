@@ -6,8 +6,44 @@ use cutter_tests::cli::Deployment;
 use uuid::Uuid;
 
 use super::support::{
-    WHOLE, assert_agreement, assert_nothing_else_is_touched, fifteen_days_pass, source, status, timeline,
+    WHOLE, assert_agreement, assert_nothing_else_is_touched, fifteen_days_pass, on, source, status, timeline,
 };
+
+/// A request whose run waits at its first gate stays there, whoever says otherwise.
+#[test]
+fn no_login_moves_a_request_past_a_gate() {
+    let d = Deployment::new();
+    let (file, document_id) = source(&d);
+    let id = "0192f0c1-7c3e-7000-8000-000000000003";
+    let _ = d.run(&["request", "add", &file, "--source-kind", "file", "--request-id", id]).exits(0);
+    let _ = on(&d, "copy", id, &[]).exits(0);
+    let _ = on(&d, "mark", id, &["--document-id", &document_id]).exits(0);
+    let _ = on(&d, "verify-mark", id, &["--approve", "--approval-doc", "doc"]).exits(0);
+    let cut = on(&d, "cut", id, &[]).exits(0);
+    let run = cut.text("/run/run_id").to_owned();
+    let uuid = &run[run.len() - 36..];
+    for login in [Login::Exec, Login::Verify, Login::Review, Login::Ro, Login::Directus] {
+        let mut client = d.database.client(login);
+        for call in [
+            format!("SELECT cutter_governance.fn_cut_request_catch_up('{id}', 'op', now())"),
+            format!("SELECT cutter_governance.fn_cut_request_follow('{run}', NULL, 'op', now())"),
+            format!(
+                "SELECT cutter_governance.fn_cut_request_follow('{uuid}', '{run}', 'leg_a', NULL, 'op', now())"
+            ),
+            format!("SELECT public.fn_cut_verify_cut('{id}', 'op')"),
+            format!("SELECT public.fn_cut_complete('{id}', 'op')"),
+            format!("SELECT public.fn_cut_request_transition('{id}', 'cut_done', 'op', '{{}}')"),
+            format!("UPDATE public.cut_request SET status = 'cut_verified' WHERE cut_request_id = '{id}'"),
+            "SELECT * FROM public.fn_cut_cleanup(100, 'op')".to_owned(),
+        ] {
+            let _ = client.batch_execute(&call);
+        }
+        assert_eq!(status(&d, id), "cut_in_progress", "{login}");
+    }
+    assert_agreement(&d, id);
+    d.finish_run(&run);
+    let _ = on(&d, "complete", id, &[]).exits(0);
+}
 
 #[test]
 fn the_sql_functions_and_request_work_drive_a_whole_request() {

@@ -1,0 +1,133 @@
+//! A checker over ports: reads everything that the command `verify` reads of a run, and judges it.
+#![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used, reason = "for tests only")]
+
+use std::collections::BTreeMap;
+
+use cutter_core::approval::FORMAT;
+use cutter_core::driver::{Ports, policy_of};
+use cutter_core::gate::Check;
+use cutter_core::inspect::Claims;
+use cutter_core::inspect::verify::{
+    self, ApprovalFact, Approvals, DatabaseFacts, DocumentFact, RecordFacts, documents,
+    one_document_per_phase,
+};
+use cutter_core::memory::block_on;
+use cutter_core::naming::RUNS_INDEX_PATH;
+use cutter_core::port::database::{UnitQuery, UnitScope};
+use cutter_core::sidecar::Sidecar;
+
+/// Everything that verify looks at.
+#[derive(Clone)]
+pub struct Facts {
+    /// The record with its older revisions.
+    pub record: RecordFacts,
+    /// What it claims.
+    pub claims: Claims,
+    /// Its documents.
+    pub documents: Vec<DocumentFact>,
+    /// The approvals that it relied on.
+    pub approvals: Vec<ApprovalFact>,
+    /// Its line in the runs index.
+    pub line: Option<String>,
+    /// Every document in its folder.
+    pub paths: Vec<String>,
+    /// Of them those that answer something, whatever they are called.
+    pub answers: Vec<String>,
+    /// What the database holds.
+    pub database: DatabaseFacts,
+}
+
+/// Reads a run's evidence.
+///
+/// # Panics
+/// If a port fails, or the policy's chain does not hold.
+#[must_use]
+pub fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
+    let run = &sidecar.run_id;
+    let stored = block_on(ports.runs.load(run)).unwrap().unwrap();
+    let mut claims = Claims::of_sidecar(sidecar);
+    claims.policy = block_on(policy_of(ports.reader.as_ref(), ports.signatures.as_ref())).unwrap().ever();
+    let read = |path: &str| block_on(ports.kb.read(path)).unwrap();
+    let (mut history, mut unreadable) = (Vec::new(), Vec::new());
+    for n in 1..stored.revision {
+        let old = block_on(ports.runs.load_revision(run, n)).unwrap().unwrap();
+        match Sidecar::from_bytes(&old.bytes) {
+            Ok(old) => history.push((n, old.transitions.into_vec())),
+            Err(error) => unreadable.push((n, error.to_string())),
+        }
+    }
+    let observe = |bytes: &[u8]| block_on(ports.signatures.observe(bytes, ports.clock.now())).ok();
+    let documents = claims.documents.iter().map(|(path, recorded)| DocumentFact {
+        path: path.clone(),
+        recorded: *recorded,
+        found: read(path).map(|d| d.sha256),
+    });
+    let approvals = claims.approvals.iter().map(|record| {
+        let document = read(&record.approval_kb_id);
+        ApprovalFact {
+            record: record.clone(),
+            found: document.as_ref().map(|d| d.sha256),
+            signature: document.and_then(|d| observe(&d.bytes)),
+            request: record.request_sha256,
+        }
+    });
+    let (documents, approvals) = (documents.collect(), approvals.collect());
+    let set = sidecar.pin_uuid("change_set_id").ok();
+    let query = |set| UnitQuery {
+        document_id: sidecar.document_id.clone(),
+        scope: UnitScope::ChangeSet(set),
+        limit: 1000,
+        with_content: true,
+        ..UnitQuery::default()
+    };
+    let units = set.map(|set| block_on(ports.reader.units(&query(set))).unwrap());
+    let version = sidecar.source_version_id;
+    let folder = sidecar.kb_folder.as_deref();
+    let paths = folder.map(|folder| block_on(ports.kb.list(folder)).unwrap()).unwrap_or_default();
+    let is_answer = |path: &&String| {
+        let text = read(path).map(|document| String::from_utf8_lossy(&document.bytes).into_owned());
+        text.is_some_and(|text| text.lines().any(|line| line == format!("format: {FORMAT}")))
+    };
+    Facts {
+        record: RecordFacts {
+            sidecar: sidecar.clone(),
+            revision: stored.revision,
+            history,
+            unreadable,
+            creation: observe(sidecar.creation.document.as_bytes()).unwrap(),
+        },
+        claims,
+        documents,
+        approvals,
+        line: block_on(ports.kb.index_line(RUNS_INDEX_PATH, run.as_str())).unwrap(),
+        answers: paths.iter().filter(is_answer).cloned().collect(),
+        paths,
+        database: DatabaseFacts {
+            evidence: block_on(ports.reader.evidence(run)).unwrap(),
+            units: units.unwrap_or_default(),
+            source: version.and_then(|id| block_on(ports.reader.source_text(id)).ok()),
+            public_keys: BTreeMap::new(),
+            rows: None,
+            rows_digest: set.and_then(|set| block_on(ports.reader.rows_digest(set)).unwrap()),
+        },
+    }
+}
+
+/// Judges it, by the approvers' keys that whoever checks brought along.
+#[must_use]
+pub fn judge(facts: &Facts, brought: &[String]) -> Vec<Check> {
+    let sidecar = &facts.record.sidecar;
+    let mut checks = verify::record(&facts.record);
+    checks.extend(documents(&facts.documents));
+    checks.extend(one_document_per_phase(sidecar));
+    let keys = Approvals { brought: brought.to_vec(), has_keys: true };
+    checks.extend(verify::approvals(&facts.claims, &facts.approvals, &facts.database.evidence, &keys).0);
+    checks.extend(verify::rows_signed(&facts.approvals, facts.database.rows_digest.as_ref()).0);
+    let line = facts.line.as_deref();
+    checks.push(verify::record_is_newest(sidecar, &facts.database.evidence, &facts.paths, line));
+    checks.extend(verify::phase_documents(&facts.claims, &facts.paths, None));
+    checks.push(verify::no_strays(&facts.paths, &facts.answers));
+    checks.extend(verify::index(&facts.claims, line));
+    checks.extend(verify::database(&facts.claims, &facts.database));
+    checks
+}
