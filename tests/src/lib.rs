@@ -1,6 +1,7 @@
 //! Builders shared by the cross-crate tests: a whole run on memory ports.
 
 pub mod cli;
+pub mod mutants;
 pub mod pg;
 pub mod refusal;
 pub mod story;
