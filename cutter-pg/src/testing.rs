@@ -16,11 +16,17 @@
 //! Roles and passwords belong to the server, so a test that changes those takes
 //! [`TestServer::own`]. fsync is off, but in [`TestServer::durable`].
 //!
+//! `CUTTER_TEST_AFTER_MIGRATE` names a file of SQL that a superuser runs in the template after the
+//! migrations: the same tests on another schema. `CUTTER_TEST_REACH` names a file to which each
+//! database adds, before it goes, which functions and tables were touched. Both are for the
+//! programs that try whether the tests hold the schema's rules.
+//!
 //! Everything here panics instead of returning errors: it is for tests only.
 #![allow(clippy::panic, clippy::expect_used, clippy::unwrap_used)]
 
 mod database;
 mod proxy;
+mod reach;
 mod watchdog;
 
 use std::os::unix::fs::PermissionsExt as _;
@@ -29,18 +35,24 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use postgres::{Client, NoTls};
+use sha2::Digest as _;
 
 use self::database::Template;
 pub use self::database::{Kept, TestDatabase};
 pub use self::proxy::{CommitProxy, Cut};
+pub use self::reach::REACH_VARIABLE;
 use self::watchdog::Watchdog;
 use crate::cluster::{ClusterOptions, PrivateCluster, SharedLock, on_own_thread};
 use crate::dsn::Dsn;
+use crate::error::PgError;
 use crate::login::{Login, random_hex};
 use crate::migrate::Migrator;
 
 /// The variable that names a home shared by several test processes.
 pub const HOME_VARIABLE: &str = "CUTTER_TEST_PG_HOME";
+
+/// The variable that names a file of SQL to be run in the template after the migrations.
+pub const AFTER_VARIABLE: &str = "CUTTER_TEST_AFTER_MIGRATE";
 
 /// A server for tests.
 #[derive(Debug)]
@@ -94,6 +106,15 @@ impl TestServer {
         Self::start(&home, Some(watchdog), options)
     }
 
+    /// The server in this home, which somebody else stops.
+    ///
+    /// # Panics
+    /// As [`Self::shared`].
+    #[must_use]
+    pub fn at(home: &Path) -> Self {
+        Self::in_shared_home(home)
+    }
+
     fn in_shared_home(home: &Path) -> Self {
         std::fs::create_dir_all(home).expect("the shared home folder");
         Self::start(home, None, ClusterOptions::new().without_durability_for_tests())
@@ -130,30 +151,86 @@ impl TestServer {
         TestDatabase::copy_of(&Template::empty(), self.cluster.admin_dsn().unwrap(), self.cluster.clone())
     }
 
-    /// The migrated template, made once per home and set of migrations, by whoever is first.
+    /// Whether a file of [`AFTER_VARIABLE`] with this text can be run at all; nothing is kept.
+    ///
+    /// # Errors
+    /// What the server says.
+    pub fn try_after(&self, sql: &str) -> Result<(), String> {
+        let database = self.fresh_database();
+        let mut client = database.client(Login::Admin);
+        client.batch_execute(sql).map_err(|error| crate::error::PgError::from(error).to_string())
+    }
+
+    /// Drops the template that a file of [`AFTER_VARIABLE`] with this text left, if there is one.
+    pub fn forget_after(&self, sql: &str) {
+        let name = mutated(&template_name(&Migrator::shipped().unwrap()), sql);
+        let admin = self.cluster.admin_dsn().unwrap();
+        // best effort: it is only space
+        let _ = on_own_thread(move || {
+            let mut client = admin.with_database("postgres").config()?.connect(NoTls)?;
+            client.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
+            Ok(())
+        });
+    }
+
+    /// The migrated template, made once per home and set of migrations, by whoever is first; with
+    /// [`AFTER_VARIABLE`] a copy of it that differs by what that file says.
     fn make_template(&self) -> Template {
         let migrator = Migrator::shipped().unwrap();
-        let name = format!("cutter_template_{}", &migrator.checksums_digest()[..16]);
+        let name = template_name(&migrator);
+        let after = std::env::var_os(AFTER_VARIABLE).map(|path| {
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{AFTER_VARIABLE}: {error}"))
+        });
         let lock = self.home.join("template.lock");
         let _lock = SharedLock::take(&lock, Duration::from_secs(300)).expect("the lock of the template");
         let admin = self.cluster.admin_dsn().unwrap();
         on_own_thread(move || {
             let mut client = admin.with_database("postgres").config()?.connect(NoTls)?;
-            let find = "SELECT 1 FROM pg_catalog.pg_database WHERE datname = $1";
-            if client.query_opt(find, &[&name])?.is_none() {
-                let half = format!("{name}_half");
-                client.batch_execute(&format!("DROP DATABASE IF EXISTS {half} WITH (FORCE)"))?;
-                client.batch_execute(&format!("CREATE DATABASE {half} TEMPLATE template0"))?;
-                let mut inside: Client = admin.with_database(&half).config()?.connect(NoTls)?;
-                migrator.run(&mut inside).unwrap_or_else(|error| panic!("the test template: {error}"));
-                drop(inside);
-                // Complete, and only now under its name: a kill leaves no half template.
-                rename_when_free(&mut client, &half, &name)?;
-            }
+            make_once(&mut client, &admin, &name, &Template::empty(), |inside| {
+                migrator.run(inside).unwrap_or_else(|error| panic!("the test template: {error}"));
+                Ok(())
+            })?;
+            let migrated = Template::of(&mut client, &name)?;
+            let Some(after) = after else { return Ok(migrated) };
+            let name = mutated(&name, &after);
+            make_once(&mut client, &admin, &name, &migrated, |inside| inside.batch_execute(&after))?;
             Template::of(&mut client, &name)
         })
         .unwrap_or_else(|error| panic!("the test template: {error}"))
     }
+}
+
+/// Makes a template if it is not there yet. It is complete, and only then under its name: a kill
+/// leaves no half template.
+fn make_once(
+    client: &mut Client,
+    admin: &Dsn,
+    name: &str,
+    from: &Template,
+    work: impl FnOnce(&mut Client) -> Result<(), postgres::Error>,
+) -> Result<(), PgError> {
+    let find = "SELECT 1 FROM pg_catalog.pg_database WHERE datname = $1";
+    if client.query_opt(find, &[&name])?.is_some() {
+        return Ok(());
+    }
+    let half = format!("{name}_half");
+    client.batch_execute(&format!("DROP DATABASE IF EXISTS {half} WITH (FORCE)"))?;
+    from.copy_to(client, &half)?;
+    let mut inside: Client = admin.with_database(&half).config()?.connect(NoTls)?;
+    work(&mut inside)?;
+    drop(inside);
+    rename_when_free(client, &half, name)?;
+    Ok(())
+}
+
+fn template_name(migrator: &Migrator) -> String {
+    format!("cutter_template_{}", &migrator.checksums_digest()[..16])
+}
+
+fn mutated(template: &str, after: &str) -> String {
+    let digest = sha2::Sha256::digest(after.as_bytes());
+    let hex: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{template}_{hex}")
 }
 
 /// A session that was just dropped takes a moment to leave its database.

@@ -3,6 +3,7 @@
 pub mod attack;
 pub mod cli;
 pub mod look;
+pub mod mutants;
 pub mod pg;
 pub mod refusal;
 pub mod story;

@@ -4,6 +4,8 @@
 
 #[path = "interleavings/keeper.rs"]
 mod keeper;
+#[path = "interleavings/on_a_server.rs"]
+mod on_a_server;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -29,7 +31,6 @@ use cutter_tests::Scenario;
 use cutter_tests::pg::PgWorld;
 use keeper::Keep;
 use proptest::prelude::*;
-use proptest::strategy::ValueTree as _;
 use uuid::Uuid;
 
 /// How many customers there are; each asks for a document of its own, or for the same one.
@@ -480,16 +481,5 @@ proptest! {
     #[test]
     fn in_memory_the_machines_agree_whatever_happens(acts in acts(), seed in 0_u64..1_000_000) {
         tell(&Memory(Scenario::new(seed)), seed, &acts);
-    }
-}
-
-#[test]
-fn on_a_server_the_machines_agree_whatever_happens() {
-    let land = Server(PgWorld::new(cutter_pg::testing::TestServer::shared()));
-    let mut runner = proptest::test_runner::TestRunner::deterministic();
-    let stories = if std::env::var_os("CUTTER_FULL").is_some() { 60 } else { 4 };
-    for story in 0..stories {
-        let told = acts().new_tree(&mut runner).unwrap().current();
-        tell(&land, story, &told);
     }
 }

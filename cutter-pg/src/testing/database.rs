@@ -2,6 +2,7 @@
 
 use postgres::{Client, NoTls};
 
+use super::reach;
 use crate::cluster::{PrivateCluster, on_own_thread};
 use crate::dsn::Dsn;
 use crate::error::PgError;
@@ -61,6 +62,20 @@ impl Template {
         }
         Ok(Self { name: name.to_owned(), grants })
     }
+
+    /// Makes a database of this name as a copy.
+    pub(super) fn copy_to(&self, client: &mut Client, database: &str) -> Result<(), PgError> {
+        let create = format!("CREATE DATABASE {database} TEMPLATE {}", self.name);
+        // The other strategy goes through the log and is slower; before 15 there is one.
+        let is_new = client
+            .query_one("SELECT pg_catalog.current_setting('server_version_num')::int >= 150000", &[])?
+            .try_get(0)?;
+        client.batch_execute(&if is_new { format!("{create} STRATEGY file_copy") } else { create })?;
+        for grant in &self.grants {
+            client.batch_execute(&grant.replace("{database}", database))?;
+        }
+        Ok(())
+    }
 }
 
 /// A database of one test, dropped with it.
@@ -77,14 +92,9 @@ impl TestDatabase {
         let (template, server, database) = (template.clone(), admin.with_database("postgres"), name.clone());
         on_own_thread(move || {
             let mut client = server.config()?.connect(NoTls)?;
-            let create = format!("CREATE DATABASE {database} TEMPLATE {}", template.name);
-            // The other strategy goes through the log and is slower; before 15 there is one.
-            let is_new = client
-                .query_one("SELECT pg_catalog.current_setting('server_version_num')::int >= 150000", &[])?
-                .try_get(0)?;
-            client.batch_execute(&if is_new { format!("{create} STRATEGY file_copy") } else { create })?;
-            for grant in &template.grants {
-                client.batch_execute(&grant.replace("{database}", &database))?;
+            template.copy_to(&mut client, &database)?;
+            if let Some(counting) = reach::counting(&database) {
+                client.batch_execute(&counting)?;
             }
             Ok(())
         })
@@ -195,8 +205,10 @@ impl TestDatabase {
 impl Drop for TestDatabase {
     fn drop(&mut self) {
         let (server, name) = (self.admin.with_database("postgres"), self.name.clone());
+        let database = self.admin.with_database(&self.name);
         // Best effort: the server goes away after the tests, and may be stopped by this one.
         let _ = on_own_thread(move || {
+            reach::note(&database)?;
             let mut client = server.config()?.connect(NoTls)?;
             client.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
             Ok(())
