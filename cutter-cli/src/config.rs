@@ -193,7 +193,7 @@ impl Config {
             config.actor = actor;
         }
         check_actor(&config.actor)?;
-        if !config.dsns.is_empty() && !config.dsns.contains_key(&Login::Ro) {
+        if !config.dsns.is_empty() && !config.dsns.contains_key(&Login::Ro) && !config.is_review_host() {
             return Err(Failure::usage("connections are configured, but none for the login that reads")
                 .broken("config.database.reader", "database.reader or CUTTER_DSN_READER", "nothing"));
         }
@@ -265,6 +265,13 @@ impl Config {
     /// Whether the private database is used.
     pub(crate) fn is_private_database(&self) -> bool {
         self.dsns.is_empty()
+    }
+
+    /// Whether this host has the reviewer's login and none that cuts or verifies: it stores decisions, and
+    /// drives no run.
+    pub(crate) fn is_review_host(&self) -> bool {
+        let has = |login| self.dsns.contains_key(&login);
+        has(Login::Review) && !has(Login::Exec) && !has(Login::Verify)
     }
 
     /// The people who may approve.

@@ -22,6 +22,6 @@ pub(crate) use objects::{
     backup_target, kb_revise, kb_revision, knowledge_base, open_backup, place, unnamed,
 };
 pub(crate) use ports::{
-    Opened, Stores, connections, file_failure, open, private_cluster, reader, shared_runs, stores,
+    Opened, Stores, connections, file_failure, open, private_cluster, reader, review, shared_runs, stores,
 };
 pub(crate) use process::{caller, prepare_process, variable};

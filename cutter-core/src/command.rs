@@ -41,9 +41,9 @@ use crate::limits::{
 use crate::machine::spelled;
 
 pub use boundary::{Boundary, CommandError, Executed, Executor, How};
-pub use catalogue::{READS, SIDE_EFFECTS, SideEffect, effect_key, kind_of_effect, same_payload};
+pub use catalogue::{READS, SIDE_EFFECTS, SideEffect, effect_key, kind_of_effect};
 pub use handler::{CommandHandler, Inquiry, RiskGate};
-pub use judge::{Judgement, PayloadConflict, Standing, judge};
+pub use judge::{Judgement, PayloadConflict, Standing, judge, same_payload};
 pub use state::{COMMAND, CommandState, CommandTrigger};
 
 /// Why a value is no command, or no receipt. Shown to whoever made it.

@@ -76,7 +76,7 @@ impl Life {
         Ports {
             reader: Arc::new(self.around(ports.reader)),
             executor: Arc::new(self.around(ports.executor)),
-            reviewer: Arc::new(self.around(ports.reviewer)),
+            reviewer: ports.reviewer.map(|reviewer| Arc::new(self.around(reviewer)) as _),
             verifier: Arc::new(self.around(ports.verifier)),
             kb: Arc::new(self.around(ports.kb)),
             runs: Arc::new(StruckRuns { life: self.clone(), inner: ports.runs, locks }),

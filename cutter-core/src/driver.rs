@@ -19,6 +19,7 @@ mod backup_phase;
 mod closeout_phase;
 mod create;
 mod cut_phases;
+mod decisions;
 mod enter;
 mod lifecycle;
 mod listen;
@@ -56,9 +57,12 @@ use crate::sidecar::{Considered, Sidecar, SidecarError, StopRecord};
 
 pub use create::{NewRun, cut};
 pub use listen::approval_prefix;
+pub(crate) use listen::{is_junk, rank, verdict_on};
 pub use plan_phases::plan_of;
+pub(crate) use policy::{allowed, observe};
 pub use policy::{founded_policy, policy_of};
 pub use record::check_history;
+pub(crate) use record::{creation_fault, creation_names, said_once};
 pub use resume::{ResumeOptions, resume};
 pub use serve::{ServeError, Served, Worked, hand_over, serve, settle_request, work};
 pub use stopping::{
@@ -73,8 +77,8 @@ pub struct Ports {
     pub reader: Arc<dyn Reader>,
     /// Cuts and enacts.
     pub executor: Arc<dyn Executor>,
-    /// Stores decisions.
-    pub reviewer: Arc<dyn Reviewer>,
+    /// Stores decisions; `None` where another host does ([`crate::review`]), and this one waits for it.
+    pub reviewer: Option<Arc<dyn Reviewer>>,
     /// Verifies.
     pub verifier: Arc<dyn Verifier>,
     /// Files documents.
@@ -159,6 +163,13 @@ pub enum Outcome {
         ask: Ask,
         /// Approvals that were looked at now and not accepted.
         invalid: Vec<Considered>,
+    },
+    /// Parked at a gate where a valid answer stands, whose decision another host stores.
+    AwaitsDecision {
+        /// What is asked.
+        ask: Ask,
+        /// Where the answer stands.
+        answer: String,
     },
     /// Stopped: may go on.
     Stopped(StopRecord),

@@ -244,9 +244,21 @@ impl RowLabel {
 /// decimal). A redo of leg A under the same intent writes the same ids.
 #[must_use]
 pub fn unit_id(change_set_id: Uuid, label: RowLabel, ordinal: u64) -> Uuid {
-    let key = DerivedKey::of(&[&change_set_id.to_string(), label.as_str(), &ordinal.to_string()]);
+    timed(change_set_id, &DerivedKey::of(&[&change_set_id.to_string(), label.as_str(), &ordinal.to_string()]))
+}
+
+/// The id of a row of a refusal, from the ask's id for it: a refusal may follow a stored approval of the
+/// same ask, whose rows have the ask's own ids. A UUID of version 7's shape with the ask's 48-bit time and
+/// 74 bits of sha256(id ‖ `refusal`).
+#[must_use]
+pub fn refusal_id(id: Uuid) -> Uuid {
+    timed(id, &DerivedKey::of(&[&id.to_string(), "refusal"]))
+}
+
+/// The time of one UUID, and the first bits of a digest.
+fn timed(id: Uuid, key: &DerivedKey) -> Uuid {
     let mut bytes = [0u8; 16];
-    bytes[..6].copy_from_slice(&change_set_id.as_bytes()[..6]);
+    bytes[..6].copy_from_slice(&id.as_bytes()[..6]);
     bytes[6..].copy_from_slice(&key.digest().as_bytes()[..10]);
     bytes[6] = (bytes[6] & 0x0f) | 0x70;
     bytes[8] = (bytes[8] & 0x3f) | 0x80;

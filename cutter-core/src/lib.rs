@@ -38,6 +38,7 @@ pub mod profile;
 pub mod queue;
 pub mod report;
 pub mod retry;
+pub mod review;
 pub mod rows;
 pub mod settings;
 pub mod sidecar;

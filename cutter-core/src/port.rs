@@ -15,6 +15,7 @@ pub mod cut_request;
 pub mod database;
 pub mod effect;
 pub mod environment;
+pub mod evidence;
 pub mod knowledge_base;
 pub mod policy;
 pub mod run_store;

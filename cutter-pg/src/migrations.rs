@@ -79,6 +79,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "cheaper_looks",
         sql: include_str!("../migrations/0023_cheaper_looks.sql"),
     },
+    Migration { version: 24, name: "review_duty", sql: include_str!("../migrations/0024_review_duty.sql") },
 ];
 
 /// Every migration that this binary knows, oldest first.

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use cutter_core::digest::Digest;
 use cutter_core::id::RunId;
 use cutter_core::policy::PolicyRecord;
-use cutter_core::port::ask::StoredAsk;
+use cutter_core::port::ask::{OpenAsk, StoredAsk};
 use cutter_core::port::database::{
     CutState, EffectKey, EffectRecord, GrantSnapshot, PinMove, Reader, RunEvidence, RunRows, SourceFacts,
     SourceVersionFacts, StoredApproval, StoredSignature, StructuralFacts, Survey, SurveyScope, UnitQuery,
@@ -169,6 +169,10 @@ impl Reader for PgDatabase {
     async fn asks(&self, run_id: &RunId) -> PortResult<Vec<StoredAsk>> {
         let run_id = run_id.as_str().to_owned();
         self.read("asks", move |client| crate::asks::of_run(client, &run_id)).await
+    }
+
+    async fn open_asks(&self, since: Option<jiff::Timestamp>) -> PortResult<Vec<OpenAsk>> {
+        self.read("open_asks", move |client| crate::asks::open_asks(client, since)).await
     }
 
     async fn rows(&self, run_id: &RunId) -> PortResult<Option<RunRows>> {
@@ -443,7 +447,8 @@ fn evidence(client: &mut impl GenericClient, run_id: &str) -> Result<RunEvidence
         });
     }
     for row in &client.query_typed(
-        "SELECT a.approval_id, a.type, a.sha256, a.nonce, a.fingerprint, u.effect
+        "SELECT a.approval_id, a.type, a.sha256, a.nonce, a.fingerprint, u.effect, a.decision, a.actor, a.document,
+             a.approval_kb_id, a.expires_at, a.at
          FROM cutter_governance.review_approval a
          LEFT JOIN cutter_governance.approval_use u ON u.approval_id = a.approval_id
          WHERE a.run_id = $1 ORDER BY a.at, a.approval_id",
@@ -455,6 +460,12 @@ fn evidence(client: &mut impl GenericClient, run_id: &str) -> Result<RunEvidence
             sha256: parsed(row, "sha256")?,
             nonce: get(row, 3)?,
             fingerprint: get(row, 4)?,
+            decision: crate::asks::verdict(get(row, "decision")?),
+            actor: get(row, "actor")?,
+            document: String::from_utf8_lossy(get(row, "document")?).into_owned(),
+            approval_kb_id: get(row, "approval_kb_id")?,
+            expires: timestamp_opt(row, "expires_at")?,
+            at: timestamp(row, "at")?,
             used_by: get(row, 5)?,
         });
     }

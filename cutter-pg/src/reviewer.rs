@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use cutter_core::id::RunId;
 use cutter_core::port::PortResult;
-use cutter_core::port::ask::AnswerWrite;
+use cutter_core::port::ask::{AnswerWrite, DecisionWrite};
 use cutter_core::port::database::{Begun, Reviewer};
 use cutter_core::port::effect::{EffectContext, EffectName, ReviewVerdict, ReviewWrite};
 use uuid::Uuid;
@@ -19,6 +19,10 @@ const LIFECYCLE: &str = "lifecycle_enactment";
 impl Reviewer for PgDatabase {
     async fn record_answers(&self, run_id: &RunId, answers: &[AnswerWrite]) -> PortResult<()> {
         self.store_answers(run_id.as_str(), answers).await
+    }
+
+    async fn record_decision(&self, run_id: &RunId, decision: &DecisionWrite) -> PortResult<()> {
+        self.store_decision(run_id.as_str(), decision).await
     }
 
     async fn begin(&self, cx: &EffectContext, effect: &ReviewWrite) -> PortResult<Begun> {

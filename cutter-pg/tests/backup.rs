@@ -146,6 +146,7 @@ fn every_table_is_either_saved_or_left_out_on_purpose() {
         "cutter_governance.before_trust",
         "cutter_governance.approval_ask",
         "cutter_governance.approval_answer",
+        "cutter_governance.run_begun",
         "cutter_governance.policy_event",
         "cutter_governance.policy_key",
         "cutter_governance.backlog_promotion_check",

@@ -112,15 +112,22 @@ fn expected() -> BTreeSet<String> {
         add(role, "USAGE", "", "cutter_queue");
     }
     for role in ["cutter_exec", "cutter_verify", "cutter_review", "cutter_ro"] {
-        add(role, "SELECT", "cutter_governance.", "approval_ask approval_answer");
+        add(role, "SELECT", "cutter_governance.", "approval_ask approval_answer run_begun");
         add(role, "EXECUTE", "cutter_governance.", "fn_ask_closed");
         add(role, "EXECUTE", "cutter_governance.", "fn_cut_request_targets fn_cut_signal_statuses");
         add(role, "EXECUTE", "cutter_governance.", "fn_command_targets");
         add(role, "SELECT", "cutter_governance.", "policy_event policy_key");
     }
     add("cutter_exec", "EXECUTE", "cutter_governance.", "fn_command_claim fn_command_settle");
-    add("cutter_exec", "EXECUTE", "cutter_governance.", "fn_ask_open");
-    add("cutter_review", "EXECUTE", "cutter_governance.", "fn_answer_record");
+    add("cutter_exec", "EXECUTE", "cutter_governance.", "fn_ask_open fn_run_begun_record");
+    add(
+        "cutter_review",
+        "EXECUTE",
+        "cutter_governance.",
+        "fn_answer_record fn_decision_record fn_rows_digest",
+    );
+    add("cutter_review", "SELECT", "", "iu_core.source_version public.dot_config");
+    add("cutter_review", "SELECT", "cutter_governance.", "cut_change_set run_ended");
     add("cutter_exec", "EXECUTE", "", REQUEST_EXEC);
     add(
         "cutter_review",

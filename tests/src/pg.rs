@@ -145,7 +145,7 @@ impl PgWorld {
         Ports {
             reader: database.clone(),
             executor: database.clone(),
-            reviewer: database.clone(),
+            reviewer: Some(database.clone()),
             verifier: database,
             kb: Arc::new(self.kb()),
             runs: Arc::new(self.runs()),

@@ -13,6 +13,7 @@ use postgres::Client;
 const UNSEEN: &[(&str, &[&str], &str)] = &[
     ("cutter_governance.approval_ask", &["*"], ASKED),
     ("cutter_governance.approval_answer", &["*"], ASKED),
+    ("cutter_governance.run_begun", &["*"], ASKED),
     ("cutter_governance.dot_pair_signature", &["recorded_at"], STORED_AT),
     ("cutter_governance.review_approval", &["recorded_at"], STORED_AT),
     ("cutter_governance.policy_key", &["inserted_by", "recorded_at"], STORED_AT),

@@ -7,10 +7,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use cutter_core::driver::founded_policy;
+use cutter_core::naming::LAWS_ROOT;
 use cutter_core::port::database::Reader as _;
 use cutter_kb::object_store::{KbUrl, create_race};
 use cutter_kb::run_store::FileRunStore;
 use cutter_pg::cluster::ClusterStatus;
+use cutter_pg::login::Login;
 use futures_executor::block_on;
 use serde::Serialize;
 use serde_json::json;
@@ -122,6 +125,9 @@ fn look(config: &Config, findings: &mut Findings) {
         ),
     }
     folder("home", &config.home, findings);
+    if config.is_review_host() {
+        return review_host(config, findings);
+    }
     if config.runs == RunsIn::File || config.backup_url.is_none() {
         folder(if config.runs == RunsIn::File { "runs" } else { "backups" }, &config.runs_dir, findings);
     }
@@ -139,6 +145,27 @@ fn look(config: &Config, findings: &mut Findings) {
     keys(config, findings);
     people_keys(config, findings);
     postgres(config, findings);
+}
+
+/// A host that stores decisions has no key, no run and no backup; of the knowledge base it reads.
+fn review_host(config: &Config, findings: &mut Findings) {
+    findings.ok("duty", "stores decisions: cutter worker --duty review");
+    match wire::knowledge_base(config).and_then(|kb| Ok(block_on(kb.list(LAWS_ROOT))?)) {
+        Ok(found) => findings.ok("knowledge base", format!("readable, {} documents", found.len())),
+        Err(failure) => findings.failure("knowledge base", &failure),
+    }
+    trust::files(config, findings);
+    trust::logins(config, findings);
+    match wire::review(config).and_then(|ports| {
+        block_on(ports.reader.check_schema())?;
+        Ok(block_on(founded_policy(ports.reader.as_ref(), ports.signatures.as_ref()))?)
+    }) {
+        Ok(chain) => {
+            let people = chain.now().approvers().join(", ");
+            findings.ok("policy", format!("who may approve: {people}"));
+        }
+        Err(failure) => findings.failure("policy", &failure),
+    }
 }
 
 /// A store is asked with a race: of four that create one key, one may win.
@@ -363,6 +390,9 @@ fn postgres(config: &Config, findings: &mut Findings) {
         shared_runs(config, findings);
     }
     trust::logins(config, findings);
+    if !config.is_private_database() && !config.dsns.contains_key(&Login::Review) {
+        findings.ok("decisions", "another host stores them (cutter worker --duty review); runs wait for it");
+    }
     let definitions = wire::reader(config).and_then(|database| Ok(block_on(database.definition_faults())?));
     match definitions {
         Err(failure) => findings.failure("definitions", &failure),

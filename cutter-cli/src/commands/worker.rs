@@ -3,12 +3,17 @@
 mod crew;
 mod hand;
 mod metrics;
+mod review;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
+use signal_hook::consts::TERM_SIGNALS;
+use signal_hook::flag;
 
 use self::crew::Crew;
 use crate::app::Context;
@@ -26,15 +31,23 @@ use crate::render::count;
 /// Ctrl-C or SIGTERM: each run is left between two steps and its item handed back, so that another
 /// worker can go on at once. A second signal ends the process on the spot; that too loses nothing,
 /// but others take over only when the lease has run out.
+///
+/// `--duty review` drives nothing: it stores people's answers and decisions, with no other login than
+/// the reviewer's, for hosts that cut and have not that one. It judges each answer by the ask, by the
+/// database's policy and by the rows that it computes itself from the stored text.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   cutter worker
   cutter worker --concurrency 4 --lease 60
+  cutter worker --duty review                # on the host that stores decisions
   cutter worker --drain                      # until nothing is left to do, then end
   cutter worker --metrics 127.0.0.1:9187     # Prometheus text, on loopback only")]
 pub(crate) struct WorkerArgs {
-    /// How many runs at once.
+    /// What to do.
+    #[arg(long, value_enum, value_name = "DUTY", default_value_t = Duty::Drive)]
+    duty: Duty,
+    /// How many runs at once; with `--duty drive`, as is the lease.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     concurrency: u16,
     /// How long an item is ours without a sign of life, in seconds.
@@ -51,6 +64,27 @@ pub(crate) struct WorkerArgs {
     metrics: Option<SocketAddr>,
 }
 
+/// What a worker does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Duty {
+    /// Drive runs from the queue.
+    Drive,
+    /// Store answers and decisions.
+    Review,
+}
+
+/// Raised by the first signal to end; the second one ends the process.
+fn told_to_stop() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in TERM_SIGNALS {
+        // The order of the two lines matters.
+        let watched = flag::register_conditional_shutdown(*signal, 130, stop.clone())
+            .and_then(|_| flag::register(*signal, stop.clone()));
+        watched.map_err(|e| Failure::internal(format!("signals cannot be heard: {e}")))?;
+    }
+    Ok(stop)
+}
+
 pub(crate) fn run(cx: &Context, args: &WorkerArgs) -> Outcome {
     if let Some(address) = args.metrics
         && !address.ip().is_loopback()
@@ -60,6 +94,14 @@ pub(crate) fn run(cx: &Context, args: &WorkerArgs) -> Outcome {
             .next("cutter worker --metrics 127.0.0.1:9187"));
     }
     let (lease, poll) = (Duration::from_secs(args.lease), Duration::from_millis(args.poll));
+    if args.duty == Duty::Review {
+        if args.metrics.is_some() {
+            return Err(Failure::usage("the review duty serves no numbers")
+                .broken("metrics.duty", "--duty drive", "--duty review with --metrics")
+                .next("cutter worker --duty review"));
+        }
+        return review::run(cx, poll, args.drain);
+    }
     let crew = Crew::gather(cx, lease, poll, args.drain)?;
     let server = args.metrics.map(|address| metrics::Server::bind(&crew, address)).transpose()?;
     cx.out.note(format!(

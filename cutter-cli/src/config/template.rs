@@ -31,6 +31,7 @@ actor = {actor}
 # verifier = "postgres://cutter_verify:…@db.example/cutter"
 # reviewer = "postgres://cutter_review:…@db.example/cutter"
 # admin = "postgres://owner:…@db.example/cutter"   # for `cutter db migrate` alone
+# A host that cuts may leave out `reviewer`, one that stores decisions all but it (`cutter worker --duty review`).
 # bin = "/usr/lib/postgresql/15/bin"               # where initdb and pg_ctl are
 
 [keys]

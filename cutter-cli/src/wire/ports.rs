@@ -7,6 +7,7 @@ use cutter_core::port::cut_request::CutRequests;
 use cutter_core::port::knowledge_base::KnowledgeBase;
 use cutter_core::port::run_store::RunStore;
 use cutter_core::port::{PortError, PortResult};
+use cutter_core::review::ReviewPorts;
 use cutter_kb::openpgp::Recipient;
 use cutter_kb::run_store::FileRunStore;
 use cutter_pg::backup::PgBackupSource;
@@ -93,7 +94,36 @@ pub(crate) fn connections(config: &Config, logins: &[Login]) -> Result<Vec<(Logi
 
 /// The database for someone who only looks.
 pub(crate) fn reader(config: &Config) -> Result<PgDatabase, Failure> {
-    Ok(PgDatabase::connect(connections(config, &[Login::Ro])?))
+    let dsns = connections(config, &[Login::Ro])?;
+    if dsns.is_empty() {
+        return Err(no_connection("database.reader", "for the login that reads"));
+    }
+    Ok(PgDatabase::connect(dsns))
+}
+
+/// What the review duty needs: it reads by its own login where it has no other one.
+pub(crate) fn review(config: &Config) -> Result<ReviewPorts, Failure> {
+    let mut dsns = connections(config, &[Login::Ro, Login::Review])?;
+    let own = dsns.iter().find(|(login, _)| *login == Login::Review).map(|(_, dsn)| dsn.clone());
+    let own = own.ok_or_else(|| no_connection("database.reviewer", "for the login that stores decisions"))?;
+    if !dsns.iter().any(|(login, _)| *login == Login::Ro) {
+        dsns.push((Login::Ro, own));
+    }
+    let database = Arc::new(PgDatabase::connect(dsns));
+    Ok(ReviewPorts {
+        reader: database.clone(),
+        reviewer: database,
+        kb: knowledge_base(config)?,
+        signatures: Arc::new(key_ring(config)?),
+    })
+}
+
+/// A configuration that is meant for another duty.
+fn no_connection(key: &str, whose: &str) -> Failure {
+    let variable = format!("CUTTER_DSN_{}", key.rsplit('.').next().unwrap_or(key).to_uppercase());
+    Failure::usage(format!("no connection is configured {whose}"))
+        .broken(format!("config.{key}"), format!("{key} or {variable}"), "nothing")
+        .next("cutter doctor")
 }
 
 /// Everything that a run needs.
@@ -133,12 +163,18 @@ pub(crate) fn open(config: &Config, out: &Out) -> Result<Opened, Failure> {
     let dsns = connections(config, &[Login::Ro, Login::Exec, Login::Verify, Login::Review])?;
     let backup_dsn = dsns.iter().find(|(login, _)| *login == Login::Ro).map(|(_, dsn)| dsn.clone());
     let backup_dsn =
-        backup_dsn.ok_or_else(|| Failure::usage("no connection is configured for the login that reads"))?;
+        backup_dsn.ok_or_else(|| no_connection("database.reader", "for the login that reads"))?;
+    for (login, key) in [(Login::Exec, "executor"), (Login::Verify, "verifier")] {
+        if !dsns.iter().any(|(have, _)| *have == login) {
+            return Err(no_connection(&format!("database.{key}"), "for the logins that drive a run"));
+        }
+    }
+    let decides = dsns.iter().any(|(login, _)| *login == Login::Review);
     let database = Arc::new(PgDatabase::connect(dsns));
     let ports = Ports {
         reader: database.clone(),
         executor: database.clone(),
-        reviewer: database.clone(),
+        reviewer: decides.then(|| database.clone() as _),
         verifier: database.clone(),
         kb: stores.kb.clone(),
         runs: stores.runs.clone(),

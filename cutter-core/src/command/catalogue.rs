@@ -11,7 +11,6 @@
 use alloc::format;
 
 use super::{CommandKey, InvalidCommand};
-use crate::digest::Digest;
 use crate::port::effect::{EffectKey, EffectName};
 
 /// One kind of write, and how it keeps the contract.
@@ -97,6 +96,14 @@ pub const SIDE_EFFECTS: &[SideEffect] = &[
         "`approval_answer`, one transaction",
         "no write",
         "another document is another answer",
+    ),
+    effect(
+        "run.decision",
+        "Reviewer.record_decision",
+        "(run id, gate, occurrence, sha256)",
+        "`review_decision`, `review_approval`, `decision_backlog_history`, `run_effect`, one transaction",
+        "no write",
+        "another approval of the ask is refused",
     ),
     effect(
         "source.register",
@@ -426,6 +433,7 @@ pub const READS: &[&str] = &[
     "KnowledgeBase.list",
     "KnowledgeBase.index_line",
     "Reader.check_schema",
+    "Reader.open_asks",
     "Reader.now",
     "Reader.source",
     "Reader.source_text",
@@ -485,11 +493,4 @@ pub const fn kind_of_effect(effect: EffectName) -> &'static str {
 /// [`InvalidCommand::Key`], which no run id gives.
 pub fn effect_key(key: &EffectKey) -> Result<CommandKey, InvalidCommand> {
     CommandKey::new(&format!("{}/{}/{}", key.run_id, key.effect, key.occurrence))
-}
-
-/// The one comparison of every ledger: what is recorded under a key answers an offer only if the
-/// payloads' digests are equal.
-#[must_use]
-pub fn same_payload(recorded: &Digest, offered: &Digest) -> bool {
-    recorded == offered
 }

@@ -6,9 +6,16 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{Command, CommandKey, CommandKind, CommandState, Outcome, same_payload};
+use super::{Command, CommandKey, CommandKind, CommandState, Outcome};
 use crate::digest::Digest;
 use crate::port::command_ledger::CommandEntry;
+
+/// The one comparison of every ledger: what is recorded under a key answers an offer only if the
+/// payloads' digests are equal.
+#[must_use]
+pub fn same_payload(recorded: &Digest, offered: &Digest) -> bool {
+    recorded == offered
+}
 
 /// An entry with what the ledger's clock says of it now.
 #[derive(Debug, Clone, PartialEq, Eq)]

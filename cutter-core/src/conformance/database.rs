@@ -101,6 +101,8 @@ where
             every_answer_is_kept_once_and_says_what_it_says,
             a_refusal_outweighs_an_approval_until_it_is_relied_on,
             an_answer_after_it_was_relied_on_is_late,
+            a_decision_without_a_fence_leaves_what_an_effect_leaves,
+            a_decision_is_refused_where_the_ask_is_closed_or_refused,
             an_approval_of_no_ask_is_not_relied_on,
         ]
     )

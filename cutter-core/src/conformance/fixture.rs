@@ -2,7 +2,6 @@
 
 mod chain;
 
-use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -17,8 +16,8 @@ use crate::key::{self, RowLabel};
 use crate::machine::run::GateId;
 use crate::port::ask::{AnswerWrite, AskWrite};
 use crate::port::database::{
-    EnactWrite, LegAWrite, LegBWrite, MarkWrite, ReviewVerdict, ReviewWrite, Sg2RequestWrite, SignatureWrite,
-    SourceFacts, SourceRegistration, SurveyScope, UnitWrite, VoidWrite, WriteVerifyWrite,
+    EffectName, EnactWrite, LegAWrite, LegBWrite, MarkWrite, ReviewVerdict, ReviewWrite, Sg2RequestWrite,
+    SignatureWrite, SourceFacts, SourceRegistration, SurveyScope, UnitWrite, VoidWrite, WriteVerifyWrite,
 };
 use crate::rows::{RowFields, RowsHeader, rows_digest};
 
@@ -180,10 +179,14 @@ impl Case {
     pub fn review(&self, decision_type: &str, decision: ReviewVerdict, name: &str) -> ReviewWrite {
         let rows = self.rows_digest();
         let nonce = Digest::of(format!("nonce {} {decision_type} {name}", self.n).as_bytes()).to_hex();
+        let request_sha256 = Digest::of(format!("request {} {decision_type}", self.n).as_bytes());
         let document = format!(
-            "{decision_type} {} {name}\ndecision: {}\nnonce: {nonce}\nrows_digest: {rows}\n",
+            "{decision_type} {} {name}\napproval_type: {decision_type}\ndecision: {}\nrun_id: {}\ndocument_id: {}\n\
+             nonce: {nonce}\nrows_digest: {rows}\nrequest_sha256: {request_sha256}\nactor: sovereign\nexpires: never\n",
             self.n,
-            decision.as_str()
+            decision.as_str(),
+            self.run_id(),
+            self.document_id
         );
         let sg2 = decision_type == "lifecycle_enactment";
         let moves = decision_type == "cut_authorization";
@@ -207,7 +210,7 @@ impl Case {
             fingerprint: Digest::of(b"approver").short(40).to_uppercase(),
             actor: "sovereign".into(),
             expires: None,
-            request_sha256: Digest::of(format!("request {} {decision_type}", self.n).as_bytes()),
+            request_sha256,
         }
     }
 
@@ -242,6 +245,17 @@ impl Case {
             (field::REQUEST_SHA256, review.request_sha256.to_hex()),
             (field::ROWS_DIGEST, rows),
         ];
+        let review_of = match gate {
+            GateId::CutAuthz => EffectName::Sg1Review,
+            _ => EffectName::Sg2Review,
+        };
+        let ids = [
+            (format!("effect.{review_of}"), self.id(&format!("effect {review_of} 1"))),
+            ("approval".into(), review.approval_id),
+            ("review_decision".into(), review.review_decision_id),
+            ("review_history".into(), self.id("history review 1")),
+        ];
+        let ids = ids.into_iter().collect();
         AskWrite {
             ask: Ask {
                 gate: gate.as_str().into(),
@@ -252,8 +266,9 @@ impl Case {
                 approval_path: review.approval_kb_id,
                 request_path: format!("laws/{}/{approval_type}-request.md", self.n),
             },
-            ids: BTreeMap::new(),
+            ids,
             policy_head: None,
+            begun: None,
             at: Timestamp::from_second(1_767_323_000).unwrap_or_default(),
         }
     }

@@ -14,7 +14,7 @@ use crate::digest::Digest;
 use crate::id::RunId;
 use crate::policy::PolicyRecord;
 use crate::port::PortResult;
-use crate::port::ask::{AnswerWrite, AskWrite, StoredAsk};
+use crate::port::ask::{AnswerWrite, AskWrite, DecisionWrite, OpenAsk, StoredAsk};
 use crate::port::database::{
     Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
     GrantSnapshot, PendingEffect, PinMove, Reader, Registered, ReviewWrite, Reviewer, RunEvidence, RunRows,
@@ -94,6 +94,10 @@ impl Reader for Struck<dyn Reader> {
         self.life.call(PORT, "asks", self.inner.asks(run_id)).await
     }
 
+    async fn open_asks(&self, since: Option<jiff::Timestamp>) -> PortResult<Vec<OpenAsk>> {
+        self.life.call(PORT, "open_asks", self.inner.open_asks(since)).await
+    }
+
     async fn rows(&self, run_id: &RunId) -> PortResult<Option<RunRows>> {
         self.life.call(PORT, "rows", self.inner.rows(run_id)).await
     }
@@ -130,6 +134,10 @@ impl Executor for Struck<dyn Executor> {
 impl Reviewer for Struck<dyn Reviewer> {
     async fn record_answers(&self, run_id: &RunId, answers: &[AnswerWrite]) -> PortResult<()> {
         self.life.call(PORT, "record_answers", self.inner.record_answers(run_id, answers)).await
+    }
+
+    async fn record_decision(&self, run_id: &RunId, decision: &DecisionWrite) -> PortResult<()> {
+        self.life.call(PORT, "record_decision", self.inner.record_decision(run_id, decision)).await
     }
 
     async fn begin(&self, cx: &EffectContext, effect: &ReviewWrite) -> PortResult<Begun> {

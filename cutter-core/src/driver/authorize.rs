@@ -10,6 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::Outcome;
+use super::decisions::{effect_at, refused_by};
 use super::enter::{effects_of, ids_of};
 use super::listen::{Answer, approval_prefix};
 use super::perform::Recheck;
@@ -18,6 +19,7 @@ use super::stopping::{approval_type, ask_for_stop, is_for_the_next_gate, stop_ki
 use crate::approval::{Ask, field};
 use crate::digest::Digest;
 use crate::intent::Intent;
+use crate::key::refusal_id;
 use crate::machine::run::{GateId, Phase, Stage};
 use crate::naming::EscalationKind;
 use crate::port::effect::{EffectName, ReviewVerdict};
@@ -51,9 +53,20 @@ impl Run<'_> {
         let ask = self.open_ask()?;
         let heard = self.search(core::slice::from_ref(&ask), approval_prefix(gate)).await?;
         self.store_answers(&heard.valid).await?;
-        match heard.valid.first() {
-            Some(answer) => self.act_on(gate, phase, answer).await,
-            None => {
+        let decides_here = self.ports.reviewer.is_some();
+        if !decides_here {
+            self.take_standing().await?;
+        }
+        let decided = self.decided(&ask).map(|record| record.decision == ReviewVerdict::Approve.as_str());
+        match (decided, heard.valid.first()) {
+            (Some(false), _) => self.begin_refusal(gate, ask.occurrence).await,
+            (Some(true), _) if heard.refusal().is_none() => {
+                self.policy_stands().await?;
+                self.begin(gate, phase, ask.occurrence).await
+            }
+            (_, Some(answer)) if decides_here => self.act_on(gate, phase, answer).await,
+            (_, Some(answer)) => self.awaits_decision(&answer.path),
+            (_, None) => {
                 self.ports.observer.progress(&crate::port::environment::Progress::Paused {
                     gate: gate.as_str(),
                     request_kb_id: ask.request_path.clone(),
@@ -87,18 +100,7 @@ impl Run<'_> {
         };
         let ask = self.open_ask()?;
         self.heard = self.listen(&[ask], approval_prefix(gate)).await?;
-        match self.heard.refusal() {
-            Some(refusal) => Err(Halt::stop(
-                StopReason::Refused,
-                format!(
-                    "{} by {}: {}",
-                    refusal.approval.decision().as_str(),
-                    refusal.approval.actor(),
-                    refusal.path
-                ),
-            )),
-            None => Ok(()),
-        }
+        self.heard.refusal().map_or(Ok(()), |refusal| Err(refused_by(refusal)))
     }
 
     /// Begins nothing on an answer before: its phase is not running any more.
@@ -139,7 +141,17 @@ impl Run<'_> {
         self.policy_stands().await?;
         let record = self.approval_record(gate, answer);
         self.sidecar.sovereign_approvals.push(record);
-        let intent = self.choose(phase.as_str(), answer.ask.occurrence, ids_of(phase), false);
+        self.begin(gate, phase, answer.ask.occurrence).await
+    }
+
+    /// Begins what the approval on record allows, under the ask's own ids: whoever stores the decision
+    /// writes the same rows.
+    async fn begin(&mut self, gate: GateId, phase: Phase, occurrence: u32) -> Result<Option<Outcome>, Halt> {
+        let mut intent = self.choose(phase.as_str(), occurrence, ids_of(phase), false);
+        let asked = self.intent()?.ids.clone();
+        for (name, id) in &mut intent.ids {
+            *id = asked.get(name).copied().unwrap_or(*id);
+        }
         self.set_running(phase, intent);
         self.adopting = false;
         self.persist().await?;
@@ -148,11 +160,24 @@ impl Run<'_> {
 
     /// Records a refusal, and carries it out.
     async fn refuse(&mut self, gate: GateId, answer: &Answer) -> Result<Option<Outcome>, Halt> {
+        if self.last_decision(gate.as_str()).is_ok_and(|last| last.sha256 == Some(answer.sha256)) {
+            return self.begin_refusal(gate, answer.ask.occurrence).await;
+        }
         let record = self.approval_record(gate, answer);
         self.sidecar.sovereign_approvals.push(record);
+        self.begin_refusal(gate, answer.ask.occurrence).await
+    }
+
+    /// Begins to carry out the refusal on record, under ids that follow from the ask's.
+    async fn begin_refusal(&mut self, gate: GateId, occurrence: u32) -> Result<Option<Outcome>, Halt> {
         self.forget_running();
         let ids = ["effect.sg1_review", "effect.sg2_review", "approval", "review_decision", "review_history"];
-        self.sidecar.intent = Some(self.choose(REFUSAL, answer.ask.occurrence, &ids, false));
+        let mut intent = self.choose(REFUSAL, occurrence, &ids, false);
+        let asked = self.intent()?.ids.clone();
+        for (name, id) in &mut intent.ids {
+            *id = asked.get(name).map_or(*id, |asked| refusal_id(*asked));
+        }
+        self.sidecar.intent = Some(intent);
         self.persist().await?;
         self.carry_out_refusal(gate).await
     }
@@ -160,12 +185,13 @@ impl Run<'_> {
     /// Stores a refusal (S1 → S4, or S3 for a deferral), then stops the run (D32).
     async fn carry_out_refusal(&mut self, gate: GateId) -> Result<Option<Outcome>, Halt> {
         let intent = self.intent()?.clone();
-        let (effect, phase) = match gate {
-            GateId::CutAuthz => (EffectName::Sg1Review, Phase::CutLegA),
-            _ => (EffectName::Sg2Review, Phase::LifecycleEnact),
-        };
-        self.store_approval(&intent, gate.as_str(), effect, phase).await?;
+        let phase = if gate == GateId::CutAuthz { Phase::CutLegA } else { Phase::LifecycleEnact };
+        let effect = effect_at(gate);
+        let stored = self.store_approval(&intent, gate.as_str(), effect, phase).await?;
         let record = self.last_decision(gate.as_str())?;
+        if !stored {
+            return self.awaits_decision(&record.approval_kb_id);
+        }
         Err(Halt::stop(
             StopReason::Refused,
             format!("{} by {}: {}", record.decision, record.actor, record.approval_kb_id),

@@ -108,7 +108,7 @@ pub(super) async fn begin_run<'p>(
     let mut request = request.clone();
     let head = match request.mode {
         Mode::Live => {
-            let chain = super::founded_policy(ports).await?;
+            let chain = super::founded_policy(ports.reader.as_ref(), ports.signatures.as_ref()).await?;
             let policy = chain.now();
             let first = policy.approvers().first().map(|name| (*name).to_owned());
             let first = first.ok_or_else(|| {

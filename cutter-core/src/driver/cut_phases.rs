@@ -16,17 +16,16 @@ use super::run::{Halt, Run, payload_digest};
 use crate::attestation::{self, Subject};
 use crate::canonical;
 use crate::digest::Digest;
-use crate::gate::{GateReport, cut_leg_a, leg_b_record, stored_approval, structural_verify, write_verify};
+use crate::gate::{GateReport, cut_leg_a, leg_b_record, structural_verify, write_verify};
 use crate::intent::Intent;
 use crate::key::{self, RowLabel};
 use crate::machine::run::Phase;
 use crate::port::effect::{
-    EffectFacts, EffectName, ExecutorEffect, LegAWrite, LegBWrite, ReviewVerdict, ReviewWrite,
-    SignatureWrite, UnitWrite, Verdict, WriteVerifyWrite,
+    EffectFacts, EffectName, ExecutorEffect, LegAWrite, LegBWrite, SignatureWrite, UnitWrite, Verdict,
+    WriteVerifyWrite,
 };
 use crate::port::environment::Progress;
 use crate::port::signer::Duty;
-use crate::sidecar::ApprovalRecord;
 use crate::stop::StopReason;
 
 /// The check that tells base-state drift from a failed cut.
@@ -46,7 +45,7 @@ impl Run<'_> {
         if !(self.adopting && self.committed(EffectName::LegA).await?) {
             self.backup_stands().await?;
             self.documents_stand().await?;
-            self.store_approval(&intent, "SG_cut_authz", EffectName::Sg1Review, Phase::CutLegA).await?;
+            self.stored_approval(&intent, "SG_cut_authz", EffectName::Sg1Review, Phase::CutLegA).await?;
         }
         let change_set_id = intent.id("change_set")?;
         let units = self.unit_writes(change_set_id).await?;
@@ -208,90 +207,6 @@ impl Run<'_> {
             public_key: crate::digest::to_hex(&key),
             signature: crate::digest::to_hex(&signature),
         })
-    }
-
-    /// Consent that stands already is the document that was judged, and no other.
-    async fn stored_as_validated(&self, approval_id: Uuid, record: &ApprovalRecord) -> Result<(), Halt> {
-        let evidence = self.ports.reader.evidence(&self.sidecar.run_id).await.map_err(|e| self.halt(e))?;
-        let stored = evidence.approvals.iter().find(|a| a.approval_id == approval_id).map(|a| a.sha256);
-        if stored == record.sha256 {
-            return Ok(());
-        }
-        let said = |d: Option<Digest>| d.map_or_else(|| "none".to_owned(), |d| d.to_hex());
-        Err(Halt::stop(
-            StopReason::ApprovalChanged,
-            format!(
-                "consent {approval_id}: expected the document {}, which was judged, observed {}",
-                said(record.sha256),
-                said(stored)
-            ),
-        ))
-    }
-
-    /// Stores a validated approval through the reviewer: its own fenced transaction.
-    pub(super) async fn store_approval(
-        &mut self,
-        intent: &Intent,
-        gate: &str,
-        effect: EffectName,
-        phase: Phase,
-    ) -> Result<(), Halt> {
-        let (number, record) = self.numbered_decision(gate)?;
-        if record.decision == ReviewVerdict::Approve.as_str() {
-            self.approval_stands(&record).await?;
-        }
-        if self.adopting && self.adopt(effect, number).await? {
-            return self.stored_as_validated(intent.id("approval")?, &record).await;
-        }
-        let document = self.approval_document(&record).await?;
-        // An entry that was approved already, by an answer that is asked for again, stays so.
-        let status = self.sidecar.drift_pins.0.get(crate::drift::BACKLOG_STATUS);
-        let stands = record.decision == "approve" && status.is_some_and(|s| s == "reviewed_approved");
-        let moves = effect == EffectName::Sg1Review && !stands;
-        let write = ReviewWrite {
-            approval_id: intent.id("approval")?,
-            review_decision_id: match effect {
-                EffectName::Sg2Review => self.sidecar.pin_uuid("review_decision_id")?,
-                _ => intent.id("review_decision")?,
-            },
-            decision_type: match effect {
-                EffectName::Sg2Review => "lifecycle_enactment".to_owned(),
-                _ => "cut_authorization".to_owned(),
-            },
-            decision: match record.decision.as_str() {
-                "approve" => ReviewVerdict::Approve,
-                "defer" => ReviewVerdict::Defer,
-                _ => ReviewVerdict::Reject,
-            },
-            entry_id: self.sidecar.pin_uuid("entry_id").ok(),
-            history_id: if moves { Some(intent.id("review_history")?) } else { None },
-            change_set_id: self.sidecar.pin_uuid("change_set_id").ok(),
-            approval_kb_id: record.approval_kb_id.clone(),
-            document,
-            sha256: record.sha256.unwrap_or(Digest::from_bytes([0; 32])),
-            nonce: record.nonce.clone(),
-            fingerprint: record.fingerprint.clone(),
-            actor: record.actor.clone(),
-            expires: record.expires_utc,
-            request_sha256: record.request_sha256.unwrap_or(Digest::from_bytes([0; 32])),
-        };
-        let payload = payload_digest(&write)?;
-        let judge = |facts: &EffectFacts| commit_if_ok(stored_approval::judge(gate, moves, facts));
-        // a refusal that was heard counts, whatever becomes of its document
-        let recheck = (write.decision == ReviewVerdict::Approve).then(|| Recheck::of(&record));
-        self.perform(Performance {
-            act: Act::Review(&write),
-            effect,
-            occurrence: number,
-            payload,
-            intent,
-            phase,
-            units: 0,
-            recheck,
-            judge: &judge,
-        })
-        .await?;
-        Ok(())
     }
 
     /// IG_structural_verify: D18's eleven, and nothing under a forbidden prefix.

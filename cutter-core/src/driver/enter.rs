@@ -91,7 +91,8 @@ impl Run<'_> {
         self.compare_with_pins(&live).await
     }
 
-    /// Stops the run if live values are not the pinned ones. Pins follow what a migration moved.
+    /// Stops the run if live values are not the pinned ones. Pins follow what a migration moved, and the
+    /// decisions on the open ask that another host stored.
     pub(super) async fn compare_with_pins(&mut self, live: &Survey) -> Result<(), Halt> {
         let mut live = live.clone();
         // The policy is looked at where it counts, and is no dimension of the survey.
@@ -103,6 +104,9 @@ impl Run<'_> {
         if !differences.is_empty() {
             let moves = self.ports.reader.migration_moves().await.map_err(|e| self.halt(e))?;
             drift::follow_migrations(&mut self.sidecar.drift_pins, &moves);
+            differences = drift::compare(&self.sidecar.drift_pins, live);
+        }
+        if !differences.is_empty() && self.take_standing().await? {
             differences = drift::compare(&self.sidecar.drift_pins, live);
         }
         if differences.is_empty() { Ok(()) } else { Err(Halt::drift(&differences)) }

@@ -24,7 +24,7 @@ impl Run<'_> {
         if !(self.adopting && self.committed(EffectName::Enact).await?) {
             self.documents_stand().await?;
             let (gate, effect) = ("SG_lifecycle_authz", EffectName::Sg2Review);
-            self.store_approval(&intent, gate, effect, Phase::LifecycleEnact).await?;
+            self.stored_approval(&intent, gate, effect, Phase::LifecycleEnact).await?;
         }
         let approval = self.approval("SG_lifecycle_authz")?;
         let n = self.pin_number("candidate_count")?;

@@ -13,14 +13,14 @@ use alloc::vec::Vec;
 
 use super::run::{Halt, Run};
 use super::{DriveError, policy};
-use crate::approval::{Ask, NotVerified, VerifiedApproval, verify};
+use crate::approval::{ApprovalPolicy, Ask, NotVerified, VerifiedApproval, verify};
 use crate::digest::Digest;
 use crate::gate::GateReport;
 use crate::gate::authorization::{self, AuthorizationFacts};
 use crate::machine::run::GateId;
 use crate::policy::Chain;
 use crate::port::PortErrorKind;
-use crate::port::ask::{AnswerWrite, AskWrite, StoredAsk};
+use crate::port::ask::{AnswerWrite, AskWrite, RunBegun, StoredAsk};
 use crate::port::effect::ReviewVerdict;
 use crate::port::knowledge_base::Document;
 use crate::port::signer::SignatureFacts;
@@ -52,16 +52,18 @@ impl Answer {
         }
     }
 
-    /// What counts most comes first: no, not now, yes; then which was signed first. Of equal ones
-    /// the bytes decide, never the name.
     fn rank(&self) -> (u8, jiff::Timestamp, Digest) {
-        let weight = match self.approval.decision() {
-            ReviewVerdict::Reject => 0,
-            ReviewVerdict::Defer => 1,
-            ReviewVerdict::Approve => 2,
-        };
-        (weight, self.approval.signed_at(), self.sha256)
+        rank(&self.approval, self.sha256)
     }
+}
+
+/// Where a document that is judged came from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Judged {
+    /// The knowledge base: it must be unused and unedited.
+    Filed,
+    /// A stored decision: it was used by being stored.
+    Stored,
 }
 
 /// What was heard at a gate.
@@ -102,7 +104,7 @@ impl Run<'_> {
             )))));
         };
         let chain = self.chain().await?;
-        let answer = match self.consider(path, &document, asks, &chain).await? {
+        let answer = match self.consider(path, &document, asks, &chain, Judged::Filed).await? {
             Ok(answer) => answer,
             Err(report) => {
                 self.remember(&[considered(path, document.sha256, &report)]).await?;
@@ -135,7 +137,7 @@ impl Run<'_> {
                 }
                 Err(error) => return Err(self.halt(error)),
             };
-            match self.consider(&path, &document, asks, &chain).await? {
+            match self.consider(&path, &document, asks, &chain, Judged::Filed).await? {
                 Ok(answer) => {
                     if seen.insert(answer.sha256) {
                         heard.valid.push(answer);
@@ -153,7 +155,8 @@ impl Run<'_> {
                     continue;
                 }
                 let document = Document { bytes: answer.document.into_bytes(), revision: 1, sha256 };
-                if let Ok(answer) = self.consider(&answer.approval_kb_id, &document, asks, &chain).await? {
+                let path = &answer.approval_kb_id;
+                if let Ok(answer) = self.consider(path, &document, asks, &chain, Judged::Filed).await? {
                     heard.valid.push(answer);
                 }
             }
@@ -179,7 +182,16 @@ impl Run<'_> {
         }
         let intent = self.intent()?;
         let policy_head = ask.required.get(crate::approval::field::POLICY_HEAD).and_then(|h| h.parse().ok());
-        let write = AskWrite { ids: intent.ids.clone(), policy_head, at: intent.at, ask };
+        let write = AskWrite {
+            ids: intent.ids.clone(),
+            policy_head,
+            at: intent.at,
+            begun: Some(RunBegun {
+                settings: self.sidecar.settings.text().to_owned(),
+                creation: (*self.sidecar.creation).clone(),
+            }),
+            ask,
+        };
         self.ports.executor.open_ask(self.fence()?, &write).await.map_err(|e| self.halt(e))
     }
 
@@ -189,10 +201,12 @@ impl Run<'_> {
         let named = |a: &&Answer| a.ask.required.contains_key(crate::approval::field::ROWS_DIGEST);
         let writes: Vec<AnswerWrite> =
             answers.iter().filter(sovereign).filter(named).map(Answer::to_write).collect();
-        if writes.is_empty() || self.fence.is_none() {
+        let Some(reviewer) =
+            self.ports.reviewer.as_ref().filter(|_| !writes.is_empty() && self.fence.is_some())
+        else {
             return Ok(());
-        }
-        self.ports.reviewer.record_answers(&self.sidecar.run_id, &writes).await.map_err(|e| self.halt(e))
+        };
+        reviewer.record_answers(&self.sidecar.run_id, &writes).await.map_err(|e| self.halt(e))
     }
 
     async fn candidates(&self, prefix: &str) -> Result<Vec<String>, Halt> {
@@ -203,51 +217,45 @@ impl Run<'_> {
     }
 
     /// Judges one document against what may be answered; the last report is the refusal.
-    async fn consider(
+    pub(super) async fn consider(
         &self,
         path: &str,
         document: &Document,
         asks: &[Ask],
         chain: &Chain,
+        judged: Judged,
     ) -> Result<Result<Answer, GateReport>, Halt> {
         let now = self.judged_at().await?;
-        let signature = match policy::observe(self.ports, chain, &document.bytes, now).await {
-            Ok(signature) => signature,
-            Err(error) if is_junk(error.kind) => {
-                SignatureFacts::Bad { code: "unreadable".to_owned(), detail: error.to_string() }
-            }
-            Err(error) => return Err(self.halt(error)),
-        };
+        let signature =
+            match policy::observe(self.ports.signatures.as_ref(), chain, &document.bytes, now).await {
+                Ok(signature) => signature,
+                Err(error) if is_junk(error.kind) => {
+                    SignatureFacts::Bad { code: "unreadable".to_owned(), detail: error.to_string() }
+                }
+                Err(error) => return Err(self.halt(error)),
+            };
         let mut refusal = GateReport { gate: GateId::FailureEscalation, checks: Vec::new() };
         for ask in asks {
             let facts = AuthorizationFacts {
                 ask: ask.clone(),
                 signature: signature.clone(),
-                policy: Self::allowed(chain, ask),
+                policy: policy::allowed(chain, ask),
                 now,
                 requested_at: self.requested_at(ask),
                 creator_fingerprint: self.sidecar.creation.fingerprint.clone(),
                 creator_actor: self.sidecar.created_by.clone(),
-                used_before: self
-                    .sidecar
-                    .sovereign_approvals
-                    .iter()
-                    .any(|a| a.sha256 == Some(document.sha256)),
-                edited_after_validation: self
-                    .sidecar
-                    .sovereign_approvals
-                    .iter()
-                    .any(|a| a.approval_kb_id == path && a.sha256 != Some(document.sha256)),
+                used_before: judged == Judged::Filed
+                    && self.sidecar.sovereign_approvals.iter().any(|a| a.sha256 == Some(document.sha256)),
+                edited_after_validation: judged == Judged::Filed
+                    && self
+                        .sidecar
+                        .sovereign_approvals
+                        .iter()
+                        .any(|a| a.approval_kb_id == path && a.sha256 != Some(document.sha256)),
                 request_sha256_live: self.request_sha256(&ask.request_path).await?,
             };
-            let judged = verify(&facts, &authorization::judge(&facts), document.sha256);
-            // Whoever may approve now may refuse, also what was asked before they could.
-            let judged = judged.or_else(|not| {
-                let facts = AuthorizationFacts { policy: chain.now().at_gate(&ask.gate), ..facts };
-                let judged = verify(&facts, &authorization::judge(&facts), document.sha256);
-                judged.ok().filter(|answer| !answer.allows()).ok_or(not)
-            });
-            match judged {
+            let verdict = verdict_on(facts, &chain.now().at_gate(&ask.gate), document.sha256);
+            match verdict {
                 Ok(approval) => {
                     let gate = ask.gate.parse().unwrap_or(GateId::FailureEscalation);
                     let mut own = if approval.allows() { self.own_checks(gate) } else { Vec::new() };
@@ -313,8 +321,33 @@ impl Run<'_> {
     }
 }
 
+/// The verdict on an answer. Whoever may approve now may refuse, also what was asked before they could.
+pub(crate) fn verdict_on(
+    facts: AuthorizationFacts,
+    now: &ApprovalPolicy,
+    sha256: Digest,
+) -> Result<VerifiedApproval, NotVerified> {
+    let verdict = verify(&facts, &authorization::judge(&facts), sha256);
+    verdict.or_else(|not| {
+        let facts = AuthorizationFacts { policy: now.clone(), ..facts };
+        let verdict = verify(&facts, &authorization::judge(&facts), sha256);
+        verdict.ok().filter(|answer| !answer.allows()).ok_or(not)
+    })
+}
+
+/// What counts most comes first: no, not now, yes; then which was signed first. Of equal ones the bytes
+/// decide, never the name.
+pub(crate) fn rank(approval: &VerifiedApproval, sha256: Digest) -> (u8, jiff::Timestamp, Digest) {
+    let weight = match approval.decision() {
+        ReviewVerdict::Reject => 0,
+        ReviewVerdict::Defer => 1,
+        ReviewVerdict::Approve => 2,
+    };
+    (weight, approval.signed_at(), sha256)
+}
+
 /// Whether it is this document that cannot be read, and not the knowledge base.
-pub(super) const fn is_junk(kind: PortErrorKind) -> bool {
+pub(crate) const fn is_junk(kind: PortErrorKind) -> bool {
     matches!(
         kind,
         PortErrorKind::Invalid | PortErrorKind::Denied | PortErrorKind::Corrupt | PortErrorKind::NotFound

@@ -132,7 +132,7 @@ impl Run<'_> {
 
     /// Moves the pins by what a committed effect moved. A pin that is not what the effect began
     /// with has moved on already, or was acknowledged since: it stays.
-    fn follow(&mut self, facts: &EffectFacts) {
+    pub(super) fn follow(&mut self, facts: &EffectFacts) {
         let pins = &mut self.sidecar.drift_pins.0;
         for (dimension, after) in &facts.survey_after.0 {
             let before = facts.survey_before.0.get(dimension);
@@ -223,7 +223,10 @@ impl Run<'_> {
     ) -> PortResult<Result<(EffectRecord, GateReport), Halt>> {
         let begun = match &p.act {
             Act::Execute(effect) => self.ports.executor.begin(cx, effect).await?,
-            Act::Review(effect) => self.ports.reviewer.begin(cx, effect).await?,
+            Act::Review(effect) => match self.reviewer() {
+                Ok(reviewer) => reviewer.begin(cx, effect).await?,
+                Err(halt) => return Ok(Err(halt)),
+            },
             Act::Verify(effect) => self.ports.verifier.begin(cx, effect).await?,
         };
         let pending = match begun {

@@ -44,8 +44,8 @@ pub async fn policy_of(reader: &dyn Reader, signatures: &dyn SignatureVerifier) 
 ///
 /// # Errors
 /// As [`policy_of`]; [`PortErrorKind::NotFound`] of the port `policy` where none was founded.
-pub async fn founded_policy(ports: &Ports) -> PortResult<Chain> {
-    let chain = policy_of(ports.reader.as_ref(), ports.signatures.as_ref()).await?;
+pub async fn founded_policy(reader: &dyn Reader, signatures: &dyn SignatureVerifier) -> PortResult<Chain> {
+    let chain = policy_of(reader, signatures).await?;
     if chain.is_empty() {
         let message = "this database holds no policy yet: nobody may approve anything";
         return Err(PortError::new("policy", "read", PortErrorKind::NotFound, message));
@@ -55,39 +55,40 @@ pub async fn founded_policy(ports: &Ports) -> PortResult<Chain> {
 
 /// Whose signature a person's document carries: by the keys that are configured here, else by
 /// those that the policy keeps.
-pub(super) async fn observe(
-    ports: &Ports,
+pub(crate) async fn observe(
+    signatures: &dyn SignatureVerifier,
     chain: &Chain,
     document: &[u8],
     now: Timestamp,
 ) -> PortResult<SignatureFacts> {
-    let facts = ports.signatures.observe(document, now).await?;
+    let facts = signatures.observe(document, now).await?;
     match &facts {
         SignatureFacts::Bad { code, .. } if code == "unknown_key" => {
-            ports.signatures.observe_with(document, &chain.public_keys(), now).await
+            signatures.observe_with(document, &chain.public_keys(), now).await
         }
         _ => Ok(facts),
     }
+}
+
+/// What may answer an ask: what is allowed now and was since the head that the ask names. A stop is
+/// answered under the policy now. A head that is not of this chain allows nobody.
+pub(crate) fn allowed(chain: &Chain, ask: &Ask) -> ApprovalPolicy {
+    if ask.gate == GateId::FailureEscalation.as_str() {
+        return chain.now().at_gate(&ask.gate);
+    }
+    let head = ask.required.get(field::POLICY_HEAD).map_or("", String::as_str);
+    chain.allowed_since(head, &ask.gate).unwrap_or_else(|_| ApprovalPolicy::nobody())
 }
 
 impl Run<'_> {
     /// The chain as it stands. Where it does not hold, or there is none, nothing is recorded: no run
     /// is at fault.
     pub(super) async fn chain(&self) -> Result<Chain, Halt> {
-        founded_policy(self.ports).await.map_err(|error| match error.port {
+        let Ports { reader, signatures, .. } = self.ports;
+        founded_policy(reader.as_ref(), signatures.as_ref()).await.map_err(|error| match error.port {
             "policy" => Halt::Abort(Box::new(DriveError::Port(error))),
             _ => self.halt(error),
         })
-    }
-
-    /// What may answer an ask: what is allowed now and was since the head that the ask names. A stop
-    /// is answered under the policy now. A head that is not of this chain allows nobody.
-    pub(super) fn allowed(chain: &Chain, ask: &Ask) -> ApprovalPolicy {
-        if ask.gate == GateId::FailureEscalation.as_str() {
-            return chain.now().at_gate(&ask.gate);
-        }
-        let head = ask.required.get(field::POLICY_HEAD).map_or("", String::as_str);
-        chain.allowed_since(head, &ask.gate).unwrap_or_else(|_| ApprovalPolicy::nobody())
     }
 
     /// The pinned head, as long as nothing moved since it that this run must not pass over; else the

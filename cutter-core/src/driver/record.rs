@@ -98,22 +98,69 @@ pub fn check_history(sidecar: &Sidecar, history: &[StoredRevision]) -> Result<()
 
 /// Whether the creation statement is of this run and of these settings.
 fn check_creation(sidecar: &Sidecar) -> Result<(), SidecarError> {
+    let settings = Digest::of(sidecar.settings.text().as_bytes());
+    let document = &sidecar.creation.document;
+    creation_names(document, &sidecar.run_id, &sidecar.document_id, &settings)
+        .map_err(SidecarError::Invalid)?;
+    match said_once(document, "created_by") {
+        Some(creator) if creator == sidecar.created_by => Ok(()),
+        said => Err(SidecarError::Invalid(not_signed("created_by", said, &sidecar.created_by))),
+    }
+}
+
+/// Whether a creation statement is of this run, this document and these settings; the error says what is
+/// not as it was signed.
+pub(crate) fn creation_names(
+    creation: &str,
+    run_id: &RunId,
+    document_id: &str,
+    settings: &Digest,
+) -> Result<(), String> {
     for (key, expected) in [
-        ("run_id", format!("{}", sidecar.run_id)),
-        ("document_id", sidecar.document_id.clone()),
-        ("created_by", sidecar.created_by.clone()),
-        ("settings_sha256", Digest::of(sidecar.settings.text().as_bytes()).to_hex()),
+        ("run_id", format!("{run_id}")),
+        ("document_id", document_id.into()),
+        ("settings_sha256", settings.to_hex()),
     ] {
-        let prefix = format!("{key}: ");
-        let mut lines = sidecar.creation.document.lines().filter_map(|l| l.strip_prefix(&prefix));
-        let (only, more) = (lines.next().unwrap_or("nothing"), lines.next());
-        if only.trim_end() != expected || more.is_some() {
-            return Err(SidecarError::Invalid(format!(
-                "{key}: expected {only}, which was signed when the run was created, observed {expected}"
-            )));
+        let said = said_once(creation, key);
+        if said != Some(expected.as_str()) {
+            return Err(not_signed(key, said, &expected));
         }
     }
     Ok(())
+}
+
+/// What a creation statement says, once and on a line of its own.
+pub(crate) fn said_once<'d>(creation: &'d str, key: &str) -> Option<&'d str> {
+    let value = |line: &'d str| line.strip_prefix(key)?.strip_prefix(": ");
+    let mut lines = creation.lines().filter_map(value);
+    let (only, more) = (lines.next()?, lines.next());
+    Some(only.trim_end()).filter(|_| more.is_none())
+}
+
+fn not_signed(key: &str, said: Option<&str>, expected: &str) -> String {
+    format!(
+        "{key}: expected {}, which was signed when the run was created, observed {expected}",
+        said.unwrap_or("nothing")
+    )
+}
+
+/// What is wrong with the signature of a creation statement. A key that is known nowhere cannot be an
+/// approver's, so it can't hide who created the run.
+pub(crate) fn creation_fault(facts: &SignatureFacts, fingerprint: &str) -> Option<String> {
+    match facts {
+        SignatureFacts::Good { fingerprint: own, .. } if own == fingerprint => None,
+        SignatureFacts::Good { fingerprint: own, .. } => {
+            Some(format!("creation: expected the signature of {fingerprint}, observed one of {own}"))
+        }
+        SignatureFacts::Unsigned { .. } => Some("creation: expected a signature, observed none".into()),
+        SignatureFacts::Bad { code, detail } => match code.as_str() {
+            "bad_signature" | "text_outside_block" => {
+                Some(format!("creation: expected a good signature, observed {code}: {detail}"))
+            }
+            // A key that expired or was retired since, or that is not known here.
+            _ => None,
+        },
+    }
 }
 
 /// Reads every revision before the newest and compares.
@@ -135,8 +182,7 @@ impl Run<'_> {
     }
 
     /// The settings are those that the database was told when it was asked, and the creation
-    /// statement carries the signature of the key that the record names. A key that is configured
-    /// nowhere cannot be an approver's, so it can't hide who created the run.
+    /// statement carries the signature of the key that the record names.
     pub(super) async fn creation_stands(&self) -> Result<(), Halt> {
         let own = self.settings_sha256().to_hex();
         for stored in self.stored_asks().await? {
@@ -151,25 +197,10 @@ impl Run<'_> {
         let creation = &self.sidecar.creation;
         let chain = self.chain().await?;
         let now = self.ports.clock.now();
-        let facts = policy::observe(self.ports, &chain, creation.document.as_bytes(), now);
-        match facts.await.map_err(|e| self.halt(e))? {
-            SignatureFacts::Good { fingerprint, .. } if fingerprint == creation.fingerprint => Ok(()),
-            SignatureFacts::Good { fingerprint, .. } => Err(self.corrupt(format!(
-                "creation: expected the signature of {}, observed one of {fingerprint}",
-                creation.fingerprint
-            ))),
-            SignatureFacts::Unsigned { .. } => {
-                Err(self.corrupt("creation: expected a signature, observed none".into()))
-            }
-            SignatureFacts::Bad { code, detail } => {
-                match code.as_str() {
-                    "bad_signature" | "text_outside_block" => Err(self
-                        .corrupt(format!("creation: expected a good signature, observed {code}: {detail}"))),
-                    // A key that expired or was retired since, or that is not known here.
-                    _ => Ok(()),
-                }
-            }
-        }
+        let facts =
+            policy::observe(self.ports.signatures.as_ref(), &chain, creation.document.as_bytes(), now);
+        let facts = facts.await.map_err(|e| self.halt(e))?;
+        creation_fault(&facts, &creation.fingerprint).map_or(Ok(()), |fault| Err(self.corrupt(fault)))
     }
 
     /// Before anything rests on an approval that the record calls valid: its document is judged
@@ -192,11 +223,11 @@ impl Run<'_> {
         self.ask_is_stored(&ask).await?;
         let chain = self.chain().await?;
         let now = self.judged_at().await?;
-        let signature = policy::observe(self.ports, &chain, &document.bytes, now);
+        let signature = policy::observe(self.ports.signatures.as_ref(), &chain, &document.bytes, now);
         let signature = signature.await.map_err(|e| self.halt(e))?;
         let request = self.ports.kb.read(&ask.request_path).await.map_err(|e| self.halt(e))?;
         let facts = AuthorizationFacts {
-            policy: Self::allowed(&chain, &ask),
+            policy: policy::allowed(&chain, &ask),
             requested_at: Some(record.requested_utc),
             ask,
             signature,

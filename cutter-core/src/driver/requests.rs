@@ -176,7 +176,7 @@ impl Run<'_> {
             pins: self.sidecar.drift_pins.0.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
             settings: self.sidecar.settings.lines(),
             evidence: self.sidecar.documents.iter().map(|d| (d.path.clone(), d.sha256)).collect(),
-            policy: Self::allowed(chain, ask),
+            policy: super::policy::allowed(chain, ask),
         })
     }
 

@@ -138,7 +138,7 @@ pub fn disposition(result: &Result<Driven, ServeError>) -> Disposition {
 fn of_outcome(outcome: &Outcome, sidecar: &Sidecar) -> Disposition {
     match outcome {
         Outcome::Completed | Outcome::DryRunDone | Outcome::ReplayedFrom(_) => Disposition::Complete,
-        Outcome::Paused { .. } => match waits_at(sidecar) {
+        Outcome::Paused { .. } | Outcome::AwaitsDecision { .. } => match waits_at(sidecar) {
             Some(gate) => Disposition::Await(gate.as_str().to_owned()),
             None => permanent("internal", &format!("paused, but the run is {}", sidecar.state)),
         },

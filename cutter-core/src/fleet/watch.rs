@@ -20,9 +20,11 @@ use crate::id::RunId;
 use crate::machine::run::GateId;
 use crate::machine::work_item::WorkItemState;
 use crate::port::cut_request::{Asked, CutRequests, TakeSignals};
+use crate::port::effect::ReviewVerdict;
 use crate::port::work_queue::{Answer, ItemQuery, WorkQueue};
 use crate::port::{PortError, PortErrorKind, PortResult};
 use crate::queue::{ItemId, WorkItem};
+use crate::review::next_since;
 use crate::sidecar::Sidecar;
 
 /// Items looked at in one page, under one lease of the turn. The records that a page needs are read at
@@ -45,7 +47,13 @@ pub struct Watch {
     /// The last item of the pages that an unfinished pass has done.
     left_at: Option<ItemId>,
     seen: BTreeMap<ItemId, Seen>,
+    /// What is decided, where another host decides: it wakes a run as an answer does.
+    decided: Decided,
+    since: Option<Timestamp>,
 }
+
+/// By run, the decisions that stand on its open asks.
+type Decided = BTreeMap<RunId, Vec<(String, u32, ReviewVerdict)>>;
 
 /// What the last look at an item found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,6 +62,9 @@ struct Seen {
     folder: Option<String>,
     /// Of the names of the documents that may answer.
     candidates: Digest,
+    run_id: RunId,
+    /// The decisions on its asks.
+    decisions: Vec<(String, u32, ReviewVerdict)>,
 }
 
 impl Watch {
@@ -61,7 +72,15 @@ impl Watch {
     /// the turn.
     #[must_use]
     pub const fn new(holder: Uuid, lease: Duration) -> Self {
-        Self { holder, lease, passes: 0, left_at: None, seen: BTreeMap::new() }
+        Self {
+            holder,
+            lease,
+            passes: 0,
+            left_at: None,
+            seen: BTreeMap::new(),
+            decided: BTreeMap::new(),
+            since: None,
+        }
     }
 
     /// Takes the turn, or keeps it, where no other worker has it. A watch that rests between its
@@ -97,6 +116,7 @@ impl Watch {
         queue: &dyn WorkQueue,
     ) -> PortResult<Vec<ItemId>> {
         self.passes = self.passes.wrapping_add(1);
+        self.look_for_decisions(ports).await?;
         let mut ready = Vec::new();
         let mut standing = BTreeSet::new();
         let mut sight = Sight::default();
@@ -158,7 +178,10 @@ impl Watch {
         let mut unsettled = Vec::new();
         for &(item, gate) in page {
             let is_settled = match self.before(item, gate) {
-                Some(before) if !self.passes.wrapping_add(low(item.item)).is_multiple_of(REREAD) => {
+                Some(before)
+                    if !self.passes.wrapping_add(low(item.item)).is_multiple_of(REREAD)
+                        && before.decisions == self.decisions(&before.run_id) =>
+                {
                     // What cannot be listed now is asked for again below, and its error judged there.
                     let found = candidates(ports, before.folder.as_deref(), gate).await;
                     found.is_ok_and(|found| found == before.candidates)
@@ -191,17 +214,43 @@ impl Watch {
             return Ok(own.is_some_and(|(own, _)| own == holder));
         }
         let before = self.before(item, gate).cloned();
-        let Some((_, record)) = record_behind(ports, requests, item, known).await? else { return Ok(false) };
+        let behind = record_behind(ports, requests, item, known).await?;
+        let Some((run_id, record)) = behind else { return Ok(false) };
         let Some(sidecar) = record else { return Ok(true) };
         if waits_at(&sidecar).is_none_or(|at| at.as_str() != gate) {
             return Ok(true);
         }
         let folder = sidecar.kb_folder.clone();
         let found = candidates(ports, folder.as_deref(), gate).await?;
+        let decisions = self.decisions(&run_id);
+        let is_decided =
+            before.as_ref().map_or(!decisions.is_empty(), |before| before.decisions != decisions);
         let is_new = before.as_ref().is_none_or(|before| before.candidates != found)
             && is_unconsidered(ports, &sidecar, gate).await?;
-        self.seen.insert(item.item, Seen { gate: gate.to_owned(), folder, candidates: found });
-        Ok(is_new)
+        let gate = gate.to_owned();
+        self.seen.insert(item.item, Seen { gate, folder, candidates: found, run_id, decisions });
+        Ok(is_new || is_decided)
+    }
+
+    /// The decisions on open asks. A worker that stores decisions itself need not look for them.
+    async fn look_for_decisions(&mut self, ports: &Ports) -> PortResult<()> {
+        if ports.reviewer.is_some() {
+            return Ok(());
+        }
+        let now = ports.reader.now().await?;
+        let open = ports.reader.open_asks(self.since).await?;
+        self.since = next_since(&open, now);
+        self.decided.clear();
+        for ask in open {
+            if let Some(verdict) = ask.decided {
+                self.decided.entry(ask.run_id).or_default().push((ask.gate, ask.occurrence, verdict));
+            }
+        }
+        Ok(())
+    }
+
+    fn decisions(&self, run_id: &RunId) -> Vec<(String, u32, ReviewVerdict)> {
+        self.decided.get(run_id).cloned().unwrap_or_default()
     }
 }
 

@@ -20,7 +20,7 @@ use super::{asks, observe};
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::policy::PolicyRecord;
-use crate::port::ask::{AnswerWrite, AskWrite, StoredAsk};
+use crate::port::ask::{AnswerWrite, AskWrite, DecisionWrite, OpenAsk, StoredAsk};
 use crate::port::database::{
     Begun, CutState, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
     GrantSnapshot, PendingEffect, Reader, Registered, ReviewWrite, Reviewer, RunEvidence, SourceFacts,
@@ -110,6 +110,10 @@ impl Reader for MemoryDatabase {
 
     async fn asks(&self, run_id: &RunId) -> PortResult<Vec<StoredAsk>> {
         self.0.call(PORT, "asks", |data| Ok(asks::of_run(&data.tables, run_id)))
+    }
+
+    async fn open_asks(&self, _since: Option<jiff::Timestamp>) -> PortResult<Vec<OpenAsk>> {
+        self.0.call(PORT, "open_asks", |data| Ok(asks::open_asks(&data.tables, data.now)))
     }
 
     async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>> {
@@ -257,6 +261,12 @@ fn evidence(tables: &Tables, run_id: &RunId) -> RunEvidence {
                 sha256: a.sha256,
                 nonce: a.nonce.clone(),
                 fingerprint: a.fingerprint.clone(),
+                decision: a.decision,
+                actor: a.actor.clone(),
+                document: a.document.clone(),
+                approval_kb_id: a.approval_kb_id.clone(),
+                expires: a.expires,
+                at: a.at,
                 used_by: used_by(&a.approval_id),
             })
             .collect(),
@@ -377,6 +387,17 @@ impl Reviewer for MemoryDatabase {
             asks::record(&mut tables, run_id, answers)?;
             data.tables = tables;
             data.commits += 1;
+            Ok(())
+        })
+    }
+
+    async fn record_decision(&self, run_id: &RunId, decision: &DecisionWrite) -> PortResult<()> {
+        self.0.call(PORT, "record_decision", |data| {
+            let decided = asks::decide(&data.tables, &data.catalogue, run_id, decision, data.now)?;
+            if let Some(tables) = decided {
+                data.tables = tables;
+                data.commits += 1;
+            }
             Ok(())
         })
     }

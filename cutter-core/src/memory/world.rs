@@ -330,7 +330,7 @@ impl From<MemoryPorts> for crate::driver::Ports {
         Self {
             reader: ports.reader,
             executor: ports.executor,
-            reviewer: ports.reviewer,
+            reviewer: Some(ports.reviewer),
             verifier: ports.verifier,
             kb: ports.kb,
             runs: ports.runs,

@@ -40,6 +40,7 @@ use crate::vocabulary::Vocabulary;
 
 pub use super::ask::*;
 pub use super::effect::*;
+pub use super::evidence::*;
 
 /// Who drives a run now. Taken once per driver process, and after every reconnect and unknown outcome.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -311,72 +312,6 @@ pub struct CutState {
     pub status: Lifecycle,
 }
 
-/// What the database holds about one run, for `verify` and `recover`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunEvidence {
-    /// The fence, if the run ever took it.
-    pub fence_epoch: Option<i64>,
-    /// All recorded effects, in order of `at`, then name.
-    pub effects: Vec<EffectRecord>,
-    /// Status of the backlog entry.
-    pub entry_status: Option<String>,
-    /// History of the entry as `(from, to)`, oldest first; `from` is empty for the first.
-    pub history: Vec<(String, String)>,
-    /// Signatures of the run: duty, payload digest, public key, signature (hex).
-    pub signatures: Vec<StoredSignature>,
-    /// Approvals stored for the run: gate, sha256 of the document, nonce, fingerprint.
-    pub approvals: Vec<StoredApproval>,
-    /// Whether the change set carries a void row.
-    pub voided: bool,
-    /// Verify results of the change set: (id, passed).
-    pub verify_results: Vec<(Uuid, bool)>,
-    /// Rows of `iu_lifecycle_log` with to_status `enacted`.
-    pub enacted_log_rows: u64,
-}
-
-/// The rows that a run left, by table without its schema: each column as JSON, bytes as `\\x` and
-/// hexadecimal digits. `unit` is one row for each unit of its cuts: `ordinal`, `unit_id`,
-/// `version_id`, `anchor_id`, and in `odd` the names of columns that do not follow from the change
-/// set, the run, or what enacted or voided it. `source_version` lacks the text.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct RunRows(pub BTreeMap<String, Vec<BTreeMap<String, serde_json::Value>>>);
-
-/// A stored `dot_pair_signature`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredSignature {
-    /// Row id.
-    pub signature_id: Uuid,
-    /// `executor` or `verifier`.
-    pub duty: String,
-    /// The canonical payload that was signed, as text.
-    pub payload: String,
-    /// Public key, hex.
-    pub public_key: String,
-    /// Signature, hex.
-    pub signature: String,
-    /// When it was stored, by the database's clock; `None` where that was not kept yet.
-    #[serde(default)]
-    pub recorded_at: Option<jiff::Timestamp>,
-}
-
-/// A stored approval.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoredApproval {
-    /// Row id.
-    pub approval_id: Uuid,
-    /// Which gate it answered.
-    pub gate: String,
-    /// sha256 of the approval document.
-    pub sha256: Digest,
-    /// The nonce that it answered.
-    pub nonce: String,
-    /// Primary key fingerprint of the signer.
-    pub fingerprint: String,
-    /// What it relied on: the effect that used it, if any did.
-    pub used_by: Option<String>,
-}
-
 /// What a migration moved of one dimension; `None` where there was, or is, no such dimension.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinMove {
@@ -431,6 +366,9 @@ pub trait Reader: Send + Sync {
     /// The asks of a run with the answers to each, in order of gate and occurrence; the answers in the
     /// order in which they were stored.
     async fn asks(&self, run_id: &RunId) -> PortResult<Vec<StoredAsk>>;
+    /// The asks that a decision may still be stored on, or was and nothing relied on it yet, of those that
+    /// were stored since a time of this store's clock; oldest first.
+    async fn open_asks(&self, since: Option<jiff::Timestamp>) -> PortResult<Vec<OpenAsk>>;
     /// The rows that a run left, all columns. `None` of a database that does not give them: then
     /// nobody can compare them.
     async fn rows(&self, _run_id: &RunId) -> PortResult<Option<RunRows>> {
@@ -488,6 +426,13 @@ pub trait Reviewer: Send + Sync {
     /// stored when its ask has closed is kept as late. Refused (`Denied`) where a document does not
     /// name the ask's nonce and its own decision.
     async fn record_answers(&self, run_id: &RunId, answers: &[AnswerWrite]) -> PortResult<()>;
+    /// Carries out a stored answer under the lock of its ask, without a fence: the rows that
+    /// [`Self::begin`] writes, its effect's row among them, and the move of the entry. An approval gets
+    /// the ask's own ids, a refusal those of [`crate::key::refusal_id`]. Durable on return; the same again
+    /// writes nothing. Refused (`Denied` or `Conflict`) where the ask is closed, was asked anew or is
+    /// decided otherwise, a refusal stands in the way of an approval, the answer is late or names
+    /// something else than was asked, or the run is over; `NotFound` where no such answer is stored.
+    async fn record_decision(&self, run_id: &RunId, decision: &DecisionWrite) -> PortResult<()>;
     /// As [`Executor::begin`].
     async fn begin(&self, cx: &EffectContext, effect: &ReviewWrite) -> PortResult<Begun>;
 }

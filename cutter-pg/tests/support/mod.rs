@@ -222,6 +222,7 @@ impl Run<'_> {
             ("rows_digest", self.rows_of(&self.unit_writes()).to_hex()),
         ];
         AskWrite {
+            begun: None,
             ask: Ask {
                 gate: gate.to_owned(),
                 occurrence: 1,

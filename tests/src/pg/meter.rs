@@ -10,7 +10,7 @@ use cutter_core::digest::Digest;
 use cutter_core::driver::Ports;
 use cutter_core::id::RunId;
 use cutter_core::policy::PolicyRecord;
-use cutter_core::port::ask::{AnswerWrite, AskWrite, StoredAsk};
+use cutter_core::port::ask::{AnswerWrite, AskWrite, DecisionWrite, OpenAsk, StoredAsk};
 use cutter_core::port::backup::{BackupBlob, BackupSink, BackupTarget, TargetFacts};
 use cutter_core::port::database::{
     Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
@@ -78,7 +78,7 @@ impl Meter {
         Ports {
             reader: self.wrap(ports.reader),
             executor: self.wrap(ports.executor),
-            reviewer: self.wrap(ports.reviewer),
+            reviewer: ports.reviewer.map(|reviewer| self.wrap(reviewer) as _),
             verifier: self.wrap(ports.verifier),
             kb: self.wrap(ports.kb),
             runs: self.wrap(ports.runs),
@@ -224,6 +224,10 @@ impl Reader for Metered<dyn Reader> {
         self.meter.timed("reader.asks", self.inner.asks(run_id)).await
     }
 
+    async fn open_asks(&self, since: Option<jiff::Timestamp>) -> PortResult<Vec<OpenAsk>> {
+        self.meter.timed("reader.open_asks", self.inner.open_asks(since)).await
+    }
+
     async fn rows(&self, run_id: &RunId) -> PortResult<Option<RunRows>> {
         self.meter.timed("reader.rows", self.inner.rows(run_id)).await
     }
@@ -305,6 +309,12 @@ impl Executor for Metered<dyn Executor> {
 impl Reviewer for Metered<dyn Reviewer> {
     async fn record_answers(&self, run_id: &RunId, answers: &[AnswerWrite]) -> PortResult<()> {
         self.meter.timed("reviewer.record_answers", self.inner.record_answers(run_id, answers)).await?;
+        self.meter.commits();
+        Ok(())
+    }
+
+    async fn record_decision(&self, run_id: &RunId, decision: &DecisionWrite) -> PortResult<()> {
+        self.meter.timed("reviewer.record_decision", self.inner.record_decision(run_id, decision)).await?;
         self.meter.commits();
         Ok(())
     }

@@ -217,7 +217,7 @@ fn a_stored_refusal_counts_although_its_document_is_gone() {
             fingerprint: String::new(),
             actor: SOVEREIGN.to_owned(),
         };
-        block_on(s.ports().reviewer.record_answers(&run_id, &[answer])).unwrap();
+        block_on(s.ports().reviewer.unwrap().record_answers(&run_id, &[answer])).unwrap();
         s.sign(&ask, Approve);
         assert_eq!(stopped(&s.resumed(&run_id)).code, "STOP_REFUSED");
         assert!(!relied_on(&s, &run_id, gate));

@@ -20,6 +20,9 @@ pub(crate) struct Presented {
     pub(crate) summary: Summary,
     /// Approvals that were looked at now and not accepted.
     pub(crate) approvals_not_accepted: Vec<Considered>,
+    /// The answer that stands, where another host has to store its decision first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    awaits_decision: Option<String>,
     #[serde(skip)]
     pub(crate) exit: Exit,
     #[serde(skip)]
@@ -41,6 +44,7 @@ enum Event {
 pub(crate) fn present(driven: &Driven, runs: &dyn RunStore, waited: Option<&str>) -> Presented {
     let mut summary = Summary::of(&driven.sidecar, &runs.sidecar_location(&driven.sidecar.run_id));
     let mut not_accepted = Vec::new();
+    let (mut next, mut awaits) = (None, None);
     let (exit, event) = match &driven.outcome {
         Driver::Completed | Driver::DryRunDone | Driver::Voided => (Exit::DONE, Event::Other),
         Driver::ReplayedFrom(run_id) => {
@@ -53,9 +57,15 @@ pub(crate) fn present(driven: &Driven, runs: &dyn RunStore, waited: Option<&str>
             let exit = if moved { Exit::DONE } else { Exit::APPROVAL };
             (exit, if moved { Event::Gate } else { Event::Other })
         }
+        Driver::AwaitsDecision { ask, answer } => {
+            next = Some(format!("cutter orchestrate resume --run-id {}", driven.sidecar.run_id));
+            awaits = Some(answer.clone());
+            let moved = waited != Some(ask.request_path.as_str());
+            (if moved { Exit::DONE } else { Exit::APPROVAL }, Event::Other)
+        }
         Driver::Stopped(stop) | Driver::Failed(stop) => (Exit::of(exit_code_of(&stop.code)), Event::Stop),
     };
-    Presented { summary, approvals_not_accepted: not_accepted, exit, event, next: None }
+    Presented { summary, approvals_not_accepted: not_accepted, awaits_decision: awaits, exit, event, next }
 }
 
 impl Presented {
@@ -64,6 +74,7 @@ impl Presented {
         Self {
             summary,
             approvals_not_accepted: Vec::new(),
+            awaits_decision: None,
             exit: Exit::DONE,
             event: Event::Other,
             next: None,
@@ -85,6 +96,7 @@ impl Presented {
         self.tell(cx, config);
         if self.exit == Exit::APPROVAL
             && self.approvals_not_accepted.is_empty()
+            && self.awaits_decision.is_none()
             && self.summary.stop.is_none()
         {
             cx.out.warn("no approval that answers this request was found; the run waits as before");
@@ -118,6 +130,11 @@ pub(crate) fn people(presented: &Presented) -> String {
     if let Some(stop) = &s.stop {
         rows.push(("stop", stop.code.clone()));
         rows.push(("reason", stop.reason.clone()));
+    }
+    if let Some(answer) = &presented.awaits_decision {
+        rows.push(("answered", answer.clone()));
+        let waits = "a host with the reviewer's login stores the decision: cutter worker --duty review";
+        rows.push(("waits for", waits.to_owned()));
     }
     text.push_str(&render::fields(&rows));
     for considered in &presented.approvals_not_accepted {

@@ -17,8 +17,6 @@ use cutter_pg::PgQueue;
 use cutter_pg::dsn::Dsn;
 use cutter_pg::login::Login;
 use futures_executor::block_on;
-use signal_hook::consts::TERM_SIGNALS;
-use signal_hook::flag;
 use uuid::Uuid;
 
 use super::hand;
@@ -82,13 +80,7 @@ impl Crew {
         let settings = deployment_settings(&config, &opened.backup_fingerprint)?;
         let caller = wire::caller(&config, "worker");
         let dsn = queue_dsn(&config)?;
-        let stop = Arc::new(AtomicBool::new(false));
-        for signal in TERM_SIGNALS {
-            // The second one ends the process; the order of the two lines matters.
-            let watched = flag::register_conditional_shutdown(*signal, 130, stop.clone())
-                .and_then(|_| flag::register(*signal, stop.clone()));
-            watched.map_err(|e| Failure::internal(format!("signals cannot be heard: {e}")))?;
-        }
+        let stop = super::told_to_stop()?;
         Ok(Self {
             cx: cx.clone(),
             config,

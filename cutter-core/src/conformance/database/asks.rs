@@ -3,10 +3,11 @@
 use super::{DatabaseUnderTest, never_commits};
 use crate::approval::field;
 use crate::conformance::fixture::{Case, Chain};
-use crate::conformance::{Held, equal, holds, refused};
+use crate::conformance::{Broken, Held, equal, holds, refused};
 use crate::digest::Digest;
+use crate::key::refusal_id;
 use crate::port::PortErrorKind;
-use crate::port::database::{EffectName, ReviewVerdict};
+use crate::port::database::{AnswerWrite, Begun, DecisionWrite, EffectName, OpenAsk, ReviewVerdict};
 use crate::port::effect::fact;
 
 const CUT: &str = "cut_authorization";
@@ -94,6 +95,89 @@ pub(super) async fn an_answer_after_it_was_relied_on_is_late(db: &DatabaseUnderT
         cut.is_some_and(|ask| ask.closed && ask.answers.iter().all(|a| a.late) && ask.refusal().is_none());
     holds("closed, and the refusal is late", late, &asks)?;
     chain.commit(EffectName::LegB).await.map(drop)
+}
+
+/// The decision that carries out an answer to an ask of the case, as a driver's effect would.
+fn decision(chain: &Chain<'_>, answer: &AnswerWrite, effect: EffectName) -> DecisionWrite {
+    let payload = alloc::format!("{:?}", chain.request(effect));
+    DecisionWrite {
+        gate: answer.gate.clone(),
+        occurrence: answer.occurrence,
+        sha256: answer.sha256(),
+        payload_sha256: chain.context(effect, 1, &payload).payload_sha256,
+        moves: effect == EffectName::Sg1Review,
+        actor: "reviewer".into(),
+    }
+}
+
+pub(super) async fn a_decision_without_a_fence_leaves_what_an_effect_leaves(db: &DatabaseUnderTest) -> Held {
+    for (n, kind, effect, relies, last) in [
+        (1, CUT, EffectName::Sg1Review, EffectName::LegA, EffectName::Sweep),
+        (2, ENACT, EffectName::Sg2Review, EffectName::Enact, EffectName::Sg2Request),
+    ] {
+        let case = Case { document_id: alloc::format!("CONF-DOC-{n}"), ..Case::new(n) };
+        let chain = Chain::through(db, case, last).await?;
+        let run_id = chain.case.run_id();
+        let answer = chain.case.answer(kind, ReviewVerdict::Approve);
+        let write = decision(&chain, &answer, effect);
+        let kinds = &[PortErrorKind::NotFound];
+        refused("an answer that is not stored", kinds, db.reviewer.record_decision(&run_id, &write).await)?;
+        let open = db.reader.open_asks(None).await?;
+        let is_open = |o: &OpenAsk, d| o.run_id == run_id && o.gate == answer.gate && o.decided == d;
+        holds("open, and not decided", open.iter().any(|o| is_open(o, None)), &open)?;
+        db.reviewer.record_answers(&run_id, core::slice::from_ref(&answer)).await?;
+        let moved = DecisionWrite { moves: !write.moves, ..write.clone() };
+        refused(
+            "another move",
+            &[PortErrorKind::Conflict],
+            db.reviewer.record_decision(&run_id, &moved).await,
+        )?;
+        let before = db.reader.survey(&chain.case.scope()).await?;
+        for _ in 0..2 {
+            db.reviewer.record_decision(&run_id, &write).await?;
+        }
+        let open = db.reader.open_asks(None).await?;
+        holds("decided", open.iter().any(|o| is_open(o, Some(ReviewVerdict::Approve))), &open)?;
+        match chain.begin(effect).await? {
+            Begun::Recorded(record) => {
+                let moves = crate::drift::unexplained(effect, 0, &before, &record.facts.survey_after);
+                equal("what it moved besides", &alloc::vec::Vec::new(), &moves)?;
+                equal("before", &before, &record.facts.survey_before)?;
+                equal("its login", "cutter_review", record.facts.principal.as_str())?;
+            }
+            Begun::Pending(_) => return Err(Broken::new("the driver's effect to stand", "a new one")),
+        }
+        chain.commit(relies).await?;
+        let open = db.reader.open_asks(None).await?;
+        holds("closed", !open.iter().any(|o| o.run_id == run_id && o.gate == answer.gate), &open)?;
+    }
+    Ok(())
+}
+
+pub(super) async fn a_decision_is_refused_where_the_ask_is_closed_or_refused(db: &DatabaseUnderTest) -> Held {
+    let chain = Chain::through(db, Case::new(1), EffectName::Sweep).await?;
+    let run_id = chain.case.run_id();
+    let approve = chain.case.answer(CUT, ReviewVerdict::Approve);
+    let refuse = chain.case.answer(CUT, ReviewVerdict::Defer);
+    db.reviewer.record_answers(&run_id, &[approve.clone(), refuse.clone()]).await?;
+    let write = decision(&chain, &approve, EffectName::Sg1Review);
+    refused("an approval beside a refusal", REFUSED, db.reviewer.record_decision(&run_id, &write).await)?;
+    let write = decision(&chain, &refuse, EffectName::Sg1Review);
+    db.reviewer.record_decision(&run_id, &write).await?;
+    let evidence = db.reader.evidence(&run_id).await?;
+    equal("the entry", Some("reviewed_deferred"), evidence.entry_status.as_deref())?;
+    let stored: alloc::vec::Vec<_> = evidence.approvals.iter().map(|a| a.approval_id).collect();
+    equal(
+        "the refusal's id",
+        &alloc::vec![refusal_id(chain.case.id("approval cut_authorization 1"))],
+        &stored,
+    )?;
+    let mut again = chain.case.ask(CUT);
+    again.ask.occurrence = 2;
+    again.ask.required.insert(field::NONCE.into(), Digest::of(b"the second time").to_hex());
+    db.executor.open_ask(&chain.fence, &again).await?;
+    let write = DecisionWrite { sha256: approve.sha256(), ..write };
+    refused("an answer to what was asked anew", REFUSED, db.reviewer.record_decision(&run_id, &write).await)
 }
 
 pub(super) async fn an_approval_of_no_ask_is_not_relied_on(db: &DatabaseUnderTest) -> Held {
