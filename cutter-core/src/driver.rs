@@ -57,7 +57,7 @@ use crate::sidecar::{Considered, Sidecar, SidecarError, StopRecord};
 
 pub use create::{NewRun, cut};
 pub use listen::approval_prefix;
-pub(crate) use listen::{is_junk, rank, verdict_on};
+pub(crate) use listen::{rank, verdict_on};
 pub use plan_phases::plan_of;
 pub(crate) use policy::{allowed, observe};
 pub use policy::{founded_policy, policy_of};

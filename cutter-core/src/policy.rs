@@ -29,7 +29,7 @@ mod chain;
 mod event;
 mod stored;
 
-pub use chain::{Broken, Chain, Foreign, Link, NewFounding};
+pub use chain::{Broken, Chain, Foreign, Link, NewFounding, NotStanding};
 pub use event::{Change, Event, EventError, FORMAT, OPENPGP, PublicKeyRef};
 pub use stored::{NewEvent, PolicyRecord, StoredEvent, Unfit};
 

@@ -49,6 +49,15 @@ pub enum PortErrorKind {
     Invalid,
 }
 
+impl PortErrorKind {
+    /// Whether it is the one thing that was asked for that cannot be read, and not the store: what
+    /// anybody can put there says nothing, and keeps nobody from reading the rest.
+    #[must_use]
+    pub const fn is_junk(self) -> bool {
+        matches!(self, Self::Invalid | Self::Denied | Self::Corrupt | Self::NotFound)
+    }
+}
+
 /// A port's failure. `Display` says port, operation and message, never a secret; the
 /// message of an adapter is already free of credentials.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

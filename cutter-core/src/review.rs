@@ -27,7 +27,7 @@ use crate::approval::{VerifiedApproval, field};
 use crate::canonical;
 use crate::digest::Digest;
 use crate::driver::{
-    allowed, approval_prefix, creation_fault, creation_names, founded_policy, is_junk, observe, plan_of,
+    allowed, approval_prefix, creation_fault, creation_names, founded_policy, observe, plan_of,
     rank, said_once, verdict_on,
 };
 use crate::gate::authorization::AuthorizationFacts;
@@ -205,7 +205,7 @@ impl Review {
             let document = match ports.kb.read(path).await {
                 Ok(Some(document)) => document.bytes,
                 Ok(None) => continue,
-                Err(error) if is_junk(error.kind) => {
+                Err(error) if error.kind.is_junk() => {
                     outcomes.push(Outcome::Junk { path: path.clone(), why: error.to_string() });
                     continue;
                 }
@@ -428,14 +428,14 @@ async fn judge(
     let chain = &basis.chain;
     let signature = match observe(ports.signatures.as_ref(), chain, &document, now).await {
         Ok(signature) => signature,
-        Err(error) if is_junk(error.kind) => {
+        Err(error) if error.kind.is_junk() => {
             SignatureFacts::Bad { code: "unreadable".to_owned(), detail: error.to_string() }
         }
         Err(error) => return Err(error),
     };
     let request = match ports.kb.read(&asked.ask.request_path).await {
         Ok(found) => found.map(|document| document.sha256),
-        Err(error) if is_junk(error.kind) => None,
+        Err(error) if error.kind.is_junk() => None,
         Err(error) => return Err(error),
     };
     let facts = AuthorizationFacts {

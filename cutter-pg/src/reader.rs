@@ -448,7 +448,7 @@ fn evidence(client: &mut impl GenericClient, run_id: &str) -> Result<RunEvidence
     }
     for row in &client.query_typed(
         "SELECT a.approval_id, a.type, a.sha256, a.nonce, a.fingerprint, u.effect, a.decision, a.actor, a.document,
-             a.approval_kb_id, a.expires_at, a.at
+             a.approval_kb_id, a.expires_at, a.at, a.recorded_at
          FROM cutter_governance.review_approval a
          LEFT JOIN cutter_governance.approval_use u ON u.approval_id = a.approval_id
          WHERE a.run_id = $1 ORDER BY a.at, a.approval_id",
@@ -467,6 +467,7 @@ fn evidence(client: &mut impl GenericClient, run_id: &str) -> Result<RunEvidence
             expires: timestamp_opt(row, "expires_at")?,
             at: timestamp(row, "at")?,
             used_by: get(row, 5)?,
+            recorded_at: timestamp_opt(row, "recorded_at")?,
         });
     }
     for row in &client.query_typed(

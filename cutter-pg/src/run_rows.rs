@@ -11,7 +11,7 @@ use crate::row::get;
 
 /// Tables with the condition that says which rows are the run's. Where a table has no run, or a
 /// row may lie about it, the run's entries and change sets lead to it.
-const TABLES: [(&str, &str); 15] = [
+const TABLES: [(&str, &str); 17] = [
     ("cutter_governance.run_fence", "t.run_id = $1"),
     ("cutter_governance.run_effect", "t.run_id = $1"),
     ("cutter_governance.decision_backlog_entry", "t.run_id = $1"),
@@ -31,6 +31,8 @@ const TABLES: [(&str, &str); 15] = [
         "cutter_governance.approval_use",
         "t.run_id = $1 OR t.approval_id IN (SELECT a.approval_id FROM cutter_governance.review_approval a WHERE a.run_id = $1)",
     ),
+    ("cutter_governance.approval_ask", "t.run_id = $1"),
+    ("cutter_governance.approval_answer", "t.run_id = $1"),
     ("cutter_governance.cut_change_set", "t.run_id = $1"),
     ("cutter_governance.dot_pair_signature", "t.run_id = $1"),
     (

@@ -60,13 +60,13 @@ pub fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
     let documents = claims.documents.iter().map(|(path, recorded)| DocumentFact {
         path: path.clone(),
         recorded: *recorded,
-        found: read(path).map(|d| d.sha256),
+        found: read(path).map(|d| d.sha256).into(),
     });
     let approvals = claims.approvals.iter().map(|record| {
         let document = read(&record.approval_kb_id);
         ApprovalFact {
             record: record.clone(),
-            found: document.as_ref().map(|d| d.sha256),
+            found: document.as_ref().map(|d| d.sha256).into(),
             signature: document.and_then(|d| observe(&d.bytes)),
             request: record.request_sha256,
         }
@@ -120,7 +120,7 @@ pub fn judge(facts: &Facts, brought: &[String]) -> Vec<Check> {
     let mut checks = verify::record(&facts.record);
     checks.extend(documents(&facts.documents));
     checks.extend(one_document_per_phase(sidecar));
-    let keys = Approvals { brought: brought.to_vec(), has_keys: true };
+    let keys = Approvals { brought: brought.to_vec(), has_keys: true, undated: false };
     checks.extend(verify::approvals(&facts.claims, &facts.approvals, &facts.database.evidence, &keys).0);
     checks.extend(verify::rows_signed(&facts.approvals, facts.database.rows_digest.as_ref()).0);
     let line = facts.line.as_deref();

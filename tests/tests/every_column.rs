@@ -11,8 +11,12 @@ use postgres::Client;
 
 /// Tables, or columns of tables, that nothing is compared with, and why.
 const UNSEEN: &[(&str, &[&str], &str)] = &[
-    ("cutter_governance.approval_ask", &["*"], ASKED),
-    ("cutter_governance.approval_answer", &["*"], ASKED),
+    (
+        "cutter_governance.approval_ask",
+        &["ids", "recorded_at"],
+        "the names that carrying out the answer was to use, and when it was stored",
+    ),
+    ("cutter_governance.approval_answer", &["recorded_at"], STORED_AT),
     ("cutter_governance.run_begun", &["*"], ASKED),
     ("cutter_governance.dot_pair_signature", &["recorded_at"], STORED_AT),
     ("cutter_governance.review_approval", &["recorded_at"], STORED_AT),

@@ -8,6 +8,7 @@ use cutter_core::canonical::{Appended, Settled};
 use cutter_core::digest::Digest;
 use cutter_core::driver::{Outcome, Ports};
 use cutter_core::inspect::recover::unknown_to;
+use cutter_core::inspect::verify::Found;
 use cutter_core::inspect::{Summary, why};
 use cutter_core::port::run_store::LockHolder;
 use cutter_core::port::signer::SignatureFacts;
@@ -63,7 +64,7 @@ const SPOILERS: &[Spoiler] = &[
         let first = f.approvals[0].clone();
         f.approvals.push(first);
     }),
-    ("verify.approval.SG_cut_authz.1.unedited", |f| f.approvals[0].found = Some(Digest::of(b"x"))),
+    ("verify.approval.SG_cut_authz.1.unedited", |f| f.approvals[0].found = Found::Bytes(Digest::of(b"x"))),
     ("verify.approval.SG_cut_authz.1.signature", |f| f.approvals[0].signature = None),
     ("verify.approval.SG_cut_authz.1.signer_pinned", |f| f.claims.policy.approvers.clear()),
     ("verify.approval.SG_cut_authz.1.not_the_creator", |f| {
@@ -106,7 +107,9 @@ const SPOILERS: &[Spoiler] = &[
     ("verify.change_set.voided", |f| f.database.evidence.voided = true),
     ("verify.approval.SG_cut_authz.there", |f| f.claims.approvals.clear()),
     ("verify.approval.SG_lifecycle_authz.there", |f| f.claims.approvals.truncate(1)),
-    ("verify.approval.SG_cut_authz.1.unedited", |f| f.approvals[0].found = None),
+    ("verify.approval.SG_cut_authz.1.unedited", |f| {
+        f.approvals[0].found = Found::Unreadable("a folder".into())
+    }),
     ("verify.approval.SG_cut_authz.1.signature", |f| {
         f.approvals[0].record.fingerprint.clear();
         f.approvals[0].signature = Some(SignatureFacts::Unsigned { text: String::new() });
@@ -141,7 +144,7 @@ fn every_document_is_looked_at() {
     assert_eq!(clean.documents.len(), 13);
     for n in 0..clean.documents.len() {
         let mut spoilt = clean.clone();
-        spoilt.documents[n].found = if n % 2 == 0 { None } else { Some(Digest::of(b"x")) };
+        spoilt.documents[n].found = if n % 2 == 0 { Found::Absent } else { Found::Bytes(Digest::of(b"x")) };
         let name = clean.documents[n].path.rsplit('/').next().unwrap().to_owned();
         assert_eq!(failing(&spoilt), BTreeSet::from([format!("verify.document.{name}")]));
     }

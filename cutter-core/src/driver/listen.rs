@@ -19,7 +19,6 @@ use crate::gate::GateReport;
 use crate::gate::authorization::{self, AuthorizationFacts};
 use crate::machine::run::GateId;
 use crate::policy::Chain;
-use crate::port::PortErrorKind;
 use crate::port::ask::{AnswerWrite, AskWrite, RunBegun, StoredAsk};
 use crate::port::effect::ReviewVerdict;
 use crate::port::knowledge_base::Document;
@@ -131,7 +130,7 @@ impl Run<'_> {
             let document = match self.ports.kb.read(&path).await {
                 Ok(Some(document)) => document,
                 Ok(None) => continue,
-                Err(error) if is_junk(error.kind) => {
+                Err(error) if error.kind.is_junk() => {
                     heard.invalid.push(unreadable(&path, &error.to_string()));
                     continue;
                 }
@@ -229,7 +228,7 @@ impl Run<'_> {
         let signature =
             match policy::observe(self.ports.signatures.as_ref(), chain, &document.bytes, now).await {
                 Ok(signature) => signature,
-                Err(error) if is_junk(error.kind) => {
+                Err(error) if error.kind.is_junk() => {
                     SignatureFacts::Bad { code: "unreadable".to_owned(), detail: error.to_string() }
                 }
                 Err(error) => return Err(self.halt(error)),
@@ -303,7 +302,7 @@ impl Run<'_> {
     async fn request_sha256(&self, path: &str) -> Result<Option<Digest>, Halt> {
         match self.ports.kb.read(path).await {
             Ok(found) => Ok(found.map(|document| document.sha256)),
-            Err(error) if is_junk(error.kind) => Ok(None),
+            Err(error) if error.kind.is_junk() => Ok(None),
             Err(error) => Err(self.halt(error)),
         }
     }
@@ -344,14 +343,6 @@ pub(crate) fn rank(approval: &VerifiedApproval, sha256: Digest) -> (u8, jiff::Ti
         ReviewVerdict::Approve => 2,
     };
     (weight, approval.signed_at(), sha256)
-}
-
-/// Whether it is this document that cannot be read, and not the knowledge base.
-pub(crate) const fn is_junk(kind: PortErrorKind) -> bool {
-    matches!(
-        kind,
-        PortErrorKind::Invalid | PortErrorKind::Denied | PortErrorKind::Corrupt | PortErrorKind::NotFound
-    )
 }
 
 /// How the file name of a document begins that may answer at this gate (spec 2 §2).

@@ -5,7 +5,6 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use super::DriveError;
-use super::listen::is_junk;
 use super::run::{Halt, Run};
 use crate::command::same_payload;
 use crate::digest::Digest;
@@ -286,7 +285,7 @@ impl Run<'_> {
             let observed = match self.ports.kb.read(&path).await {
                 Ok(Some(document)) if document.sha256 == sha256 => continue,
                 Ok(found) => found.map_or_else(|| "absent".to_string(), |d| d.sha256.to_hex()),
-                Err(error) if is_junk(error.kind) => error.to_string(),
+                Err(error) if error.kind.is_junk() => error.to_string(),
                 Err(error) => return Err(self.halt(error)),
             };
             let own = |a: &ApprovalRecord| a.approval_kb_id == path && a.sha256 == Some(sha256);

@@ -13,14 +13,20 @@ use alloc::vec::Vec;
 
 mod answer;
 mod approvals;
+mod asked;
 mod database;
+mod found;
 mod rows;
+mod standing;
 mod world;
 
 pub use answer::{Answer, Judged, NotChecked, Verification};
 pub use approvals::{Allowed, Approvals, allowed, approvals, best};
+pub use asked::{AskSources, asks};
 pub use database::{database, rows_signed};
+pub use found::Found;
 pub use rows::rows;
+pub use standing::{Taken, consumed_standing, standing};
 pub use world::{no_strays, phase_documents, reached_by_documents, reached_by_evidence, record_is_newest};
 
 use super::claims::Claims;
@@ -64,8 +70,8 @@ pub struct DocumentFact {
     pub path: String,
     /// sha256 in the record.
     pub recorded: Digest,
-    /// sha256 of its newest revision, if it is there.
-    pub found: Option<Digest>,
+    /// Its newest revision.
+    pub found: Found,
 }
 
 /// An approval, as it was read again.
@@ -73,8 +79,8 @@ pub struct DocumentFact {
 pub struct ApprovalFact {
     /// What the run recorded.
     pub record: ApprovalRecord,
-    /// sha256 of the document now, if it is there.
-    pub found: Option<Digest>,
+    /// The document now.
+    pub found: Found,
     /// Its signature, checked as of the time at which the run accepted it.
     pub signature: Option<SignatureFacts>,
     /// sha256 of the request document that it answers, if that is there.
@@ -192,7 +198,7 @@ fn creation(facts: &RecordFacts, checks: &mut Vec<Check>) {
 pub fn documents(documents: &[DocumentFact]) -> Vec<Check> {
     let judge = |d: &DocumentFact| {
         let name = d.path.rsplit('/').next().unwrap_or(&d.path);
-        Check::equal_some(&format!("verify.document.{name}"), &d.recorded, d.found.as_ref())
+        d.found.check(&format!("verify.document.{name}"), &d.recorded)
     };
     documents.iter().map(judge).collect()
 }
@@ -215,10 +221,10 @@ pub fn one_document_per_phase(sidecar: &Sidecar) -> Vec<Check> {
 
 /// Checks the reports of stops.
 #[must_use]
-pub fn stops(stops: &[(StopRecord, Option<Digest>)]) -> Vec<Check> {
-    let judge = |(stop, found): &(StopRecord, Option<Digest>)| {
+pub fn stops(stops: &[(StopRecord, Found)]) -> Vec<Check> {
+    let judge = |(stop, found): &(StopRecord, Found)| {
         let recorded = stop.uploaded?;
-        Some(Check::equal_some(&format!("verify.document.{}", stop.name), &recorded, found.as_ref()))
+        Some(found.check(&format!("verify.document.{}", stop.name), &recorded))
     };
     stops.iter().filter_map(judge).collect()
 }

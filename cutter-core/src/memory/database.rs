@@ -268,6 +268,7 @@ fn evidence(tables: &Tables, run_id: &RunId) -> RunEvidence {
                 expires: a.expires,
                 at: a.at,
                 used_by: used_by(&a.approval_id),
+                recorded_at: None,
             })
             .collect(),
         voided: tables.voids.values().any(|v| v.run_id == *run_id),

@@ -55,6 +55,42 @@ pub struct Broken {
 #[error("no event of the policy has the sha256 {0}")]
 pub struct Foreign(pub String);
 
+/// Why a signature that the database took does not count.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NotStanding {
+    /// It was taken before there was a policy.
+    #[error("no policy was founded at {0}")]
+    NoPolicy(Timestamp),
+    /// It was taken when somebody else might have had the key already.
+    #[error("{fingerprint} of {person} is compromised since {since}")]
+    Compromised {
+        /// The key.
+        fingerprint: String,
+        /// Whose it is.
+        person: String,
+        /// Since when.
+        since: Timestamp,
+    },
+    /// The key was known, and approved nothing then.
+    #[error("{fingerprint} of {person} might not approve at {at}")]
+    Inactive {
+        /// The key.
+        fingerprint: String,
+        /// Whose it is.
+        person: String,
+        /// When the database took the signature.
+        at: Timestamp,
+    },
+    /// Nobody had that key.
+    #[error("{fingerprint} was nobody's known key at {at}")]
+    Unknown {
+        /// The key.
+        fingerprint: String,
+        /// When the database took the signature.
+        at: Timestamp,
+    },
+}
+
 /// A chain that holds, as far as it must.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Chain {
@@ -253,20 +289,25 @@ impl Chain {
     /// then was not.
     ///
     /// # Errors
-    /// Why it does not count, for people.
-    pub fn person_at(&self, fingerprint: &str, recorded_at: Timestamp) -> Result<&str, String> {
-        let stood = self.at(recorded_at).ok_or_else(|| format!("no policy was founded at {recorded_at}"))?;
-        let known = stood.key(fingerprint);
-        let key: &PolicyKey =
-            known.ok_or_else(|| format!("{fingerprint} was nobody's known key at {recorded_at}"))?;
-        if !key.is_active {
-            return Err(format!("{fingerprint} of {} might not approve at {recorded_at}", key.person));
+    /// [`NotStanding`], why it does not count.
+    pub fn person_at(&self, fingerprint: &str, recorded_at: Timestamp) -> Result<&str, NotStanding> {
+        let (fingerprint, at) = (fingerprint.to_owned(), recorded_at);
+        if let Some((person, since)) = self.compromised(&fingerprint).filter(|(_, since)| *since <= at) {
+            return Err(NotStanding::Compromised { fingerprint, person: person.to_owned(), since });
         }
-        let now = self.links.last().and_then(|l| l.policy.key(fingerprint));
-        if let Some(since) = now.and_then(|k| k.compromised_since).filter(|since| *since <= recorded_at) {
-            return Err(format!("{fingerprint} of {} is compromised since {since}", key.person));
+        let stood = self.at(at).ok_or(NotStanding::NoPolicy(at))?;
+        match stood.key(&fingerprint) {
+            None => Err(NotStanding::Unknown { fingerprint, at }),
+            Some(key) if key.is_active => Ok(&key.person),
+            Some(key) => Err(NotStanding::Inactive { fingerprint, person: key.person.clone(), at }),
         }
-        Ok(&key.person)
+    }
+
+    /// Whose key somebody else may have, and since when, by what is known now.
+    #[must_use]
+    pub fn compromised(&self, fingerprint: &str) -> Option<(&str, Timestamp)> {
+        let key: &PolicyKey = self.links.last()?.policy.key(fingerprint)?;
+        Some((&key.person, key.compromised_since?))
     }
 
     /// The key that a duty signed with when the database took its signature; where that time is

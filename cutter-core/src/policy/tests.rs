@@ -266,7 +266,7 @@ fn retirement_fails_nothing_later_and_compromise_flags_what_came_after() {
     );
     let chain = book.check().unwrap();
     assert_eq!(chain.person_at(&fingerprint("sue"), time(60)), Ok("sue"));
-    let why = chain.person_at(&fingerprint("sue"), time(120)).unwrap_err();
+    let why = chain.person_at(&fingerprint("sue"), time(120)).unwrap_err().to_string();
     assert!(why.contains("compromised") && why.contains("sue"), "{why}");
 }
 

@@ -86,4 +86,7 @@ pub struct StoredApproval {
     pub at: jiff::Timestamp,
     /// What it relied on: the effect that used it, if any did.
     pub used_by: Option<String>,
+    /// When it was stored, by the database's clock; `None` where that was not kept yet.
+    #[serde(default)]
+    pub recorded_at: Option<jiff::Timestamp>,
 }

@@ -5,6 +5,7 @@ use cutter_core::backlog::{AuditReport, audit};
 use cutter_core::gate::Check;
 use cutter_core::id::RunId;
 use cutter_core::inspect::verify;
+use cutter_core::policy::Chain;
 use cutter_core::port::backlog::{Backlog as _, BacklogQuery};
 use cutter_pg::PgDatabase;
 use cutter_pg::login::Login;
@@ -18,6 +19,7 @@ use crate::commands::verify::stored;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{BAD, GOOD, paint};
+use crate::wire;
 
 /// So many broken entries are shown; all are counted.
 const SHOWN: usize = 100;
@@ -25,7 +27,8 @@ const SHOWN: usize = 100;
 /// Rebuild the state of every entry from history and signatures, and compare.
 ///
 /// Also compares what each move rests on: decisions with consent, change sets, verdicts, sweep log,
-/// principals; verifies executor's and verifier's signatures; and recomputes from the rows of each
+/// principals; verifies executor's and verifier's signatures; names answers that were recorded when
+/// somebody else might have had their key; and recomputes from the rows of each
 /// run what its effects were asked to write. Reads page by page; exit code 6 if anything does not
 /// match.
 #[derive(Debug, Args)]
@@ -43,7 +46,9 @@ pub(super) struct AuditArgs {
 }
 
 pub(super) fn run(cx: &Context, args: &AuditArgs) -> Outcome {
-    let database = open(&cx.config()?, &[Login::Ro])?;
+    let config = cx.config()?;
+    let database = open(&config, &[Login::Ro])?;
+    let chain = wire::policy::chain(&config)?;
     let mut query = BacklogQuery {
         status: args.filter.status,
         document_id: args.filter.document_id.clone(),
@@ -58,7 +63,7 @@ pub(super) fn run(cx: &Context, args: &AuditArgs) -> Outcome {
         let mut runs = block_on(database.runs_of(&ids))?;
         for mut report in page.iter().map(audit) {
             if let Some(run_id) = runs.remove(&report.entry_id) {
-                report.checks.extend(of_run(&database, &run_id)?);
+                report.checks.extend(of_run(&database, &chain, &run_id)?);
             }
             entries += 1;
             if !report.ok() {
@@ -84,15 +89,18 @@ pub(super) fn run(cx: &Context, args: &AuditArgs) -> Outcome {
     cx.out.result_as(exit, || people(entries, broken, &shown), &value)
 }
 
-/// What the rows of an entry's run say of each other, signatures verified. An entry that was marked
-/// outside of a run has none.
-fn of_run(database: &PgDatabase, run_id: &RunId) -> Result<Vec<Check>, Failure> {
+/// What the rows of an entry's run say of each other, signatures verified, and whether somebody else
+/// might have had the key of an answer that it relied on. An entry that was marked outside of a run
+/// has none.
+fn of_run(database: &PgDatabase, chain: &Chain, run_id: &RunId) -> Result<Vec<Check>, Failure> {
     let (evidence, rows) = stored(database, run_id)?;
     let is_run = evidence.fence_epoch.is_some() || !evidence.effects.is_empty();
-    Ok(rows
-        .filter(|_| is_run)
-        .map(|rows| verify::rows(run_id.as_str(), &evidence, &rows))
-        .unwrap_or_default())
+    let rows = rows.filter(|_| is_run);
+    let mut checks = rows.map(|rows| verify::rows(run_id.as_str(), &evidence, &rows)).unwrap_or_default();
+    if !chain.is_empty() {
+        checks.extend(verify::consumed_standing(chain, &evidence));
+    }
+    Ok(checks)
 }
 
 fn machine(report: &AuditReport) -> Value {

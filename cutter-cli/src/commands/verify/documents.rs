@@ -8,15 +8,16 @@ use cutter_core::id::RunId;
 use cutter_core::inspect::Claims;
 use cutter_core::inspect::asked;
 use cutter_core::inspect::verify::{
-    self, ApprovalFact, Approvals, DocumentFact, documents, one_document_per_phase,
+    self, ApprovalFact, Approvals, DocumentFact, Found, Taken, documents, one_document_per_phase,
 };
 use cutter_core::naming::DocumentName;
 use cutter_core::policy::Chain;
-use cutter_core::port::PortErrorKind;
+use cutter_core::port::knowledge_base::Document;
 use cutter_core::port::signer::{SignatureFacts, SignatureVerifier as _};
 use cutter_core::sidecar::{ApprovalRecord, Sidecar};
 use cutter_kb::ports::KeyRing;
 use futures_executor::block_on;
+use jiff::Timestamp;
 
 use super::gather::Gathered;
 use crate::failure::Failure;
@@ -25,7 +26,6 @@ use crate::wire::{self, Stores};
 /// The documents in a run's folder, with their texts. What is too long to be a document, or cannot be
 /// read as one, says nothing: anybody can put it there.
 pub(super) fn texts(stores: &Stores, paths: &[String]) -> Result<Vec<(String, String)>, Failure> {
-    use PortErrorKind::{Corrupt, Denied, Invalid, NotFound};
     let mut texts = Vec::new();
     for path in paths {
         match block_on(stores.kb.read(path)) {
@@ -33,11 +33,20 @@ pub(super) fn texts(stores: &Stores, paths: &[String]) -> Result<Vec<(String, St
                 texts.push((path.clone(), String::from_utf8_lossy(&document.bytes).into_owned()));
             }
             Ok(None) => {}
-            Err(error) if matches!(error.kind, Invalid | Denied | Corrupt | NotFound) => {}
+            Err(error) if error.kind.is_junk() => {}
             Err(error) => return Err(error.into()),
         }
     }
     Ok(texts)
+}
+
+/// A document under the name that was recorded. One that cannot be read is a finding, not the end.
+fn look(stores: &Stores, path: &str) -> Result<(Found, Option<Document>), Failure> {
+    match block_on(stores.kb.read(path)) {
+        Ok(found) => Ok((found.as_ref().map(|d| d.sha256).into(), found)),
+        Err(error) if error.kind.is_junk() => Ok((Found::Unreadable(error.to_string()), None)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Documents of any name that answer something: people call theirs as they like.
@@ -54,6 +63,7 @@ pub(super) fn claims(
     policy: ApprovalPolicy,
     ring: &KeyRing,
     keys: &Approvals,
+    taken: Option<&Taken>,
     run_id: &RunId,
     texts: &[(String, String)],
 ) -> Result<(Claims, Vec<ApprovalFact>), Failure> {
@@ -72,9 +82,11 @@ pub(super) fn claims(
         // A refusal opens no gate, and is no claim to have opened one.
         let approves = lines().any(|line| line == "decision: approve");
         let Some(ask) = asks.iter().map(|a| &a.ask).find(answers).filter(|_| approves) else { continue };
-        let signature = block_on(ring.observe(text.as_bytes(), wire::now()))?;
+        // what nothing dates is judged as of now; that it might have been otherwise then is said
+        let at = taken.and_then(|taken| taken.at(&Digest::of(text.as_bytes())));
+        let signature = block_on(ring.observe(text.as_bytes(), at.unwrap_or_else(wire::now)))?;
         let record = approval_record(ask, path, text, &signature);
-        let (found, request) = (record.sha256, record.request_sha256);
+        let (found, request) = (record.sha256.into(), record.request_sha256);
         let fact = ApprovalFact { found, request, signature: Some(signature), record };
         given.entry((ask.gate.clone(), ask.occurrence, ask.approval_type.clone())).or_default().push(fact);
     }
@@ -118,7 +130,7 @@ pub(super) fn filed(
 ) -> Result<(), Failure> {
     let mut facts = Vec::new();
     for (path, recorded) in &claims.documents {
-        let found = block_on(stores.kb.read(path))?.map(|d| d.sha256);
+        let (found, _) = look(stores, path)?;
         facts.push(DocumentFact { path: path.clone(), recorded: *recorded, found });
     }
     out.checks.extend(documents(&facts));
@@ -127,32 +139,45 @@ pub(super) fn filed(
     let mut stops = Vec::new();
     for stop in &sidecar.stops {
         let path = format!("{}/{}", sidecar.kb_folder.as_deref().unwrap_or_default(), stop.name);
-        let found = if stop.uploaded.is_some() { block_on(stores.kb.read(&path))? } else { None };
-        stops.push((stop.clone(), found.map(|d| d.sha256)));
+        let found = if stop.uploaded.is_some() { look(stores, &path)?.0 } else { Found::Absent };
+        stops.push((stop.clone(), found));
     }
     out.checks.extend(verify::stops(&stops));
     Ok(())
 }
 
-/// The approvals of a record, read again, their signatures judged as of the time of their acceptance.
+/// Whose signature a document carries: by the keys that are here, else by those that the policy keeps.
+pub(super) fn observed(
+    ring: &KeyRing,
+    chain: &Chain,
+    bytes: &[u8],
+    at: Timestamp,
+) -> Result<SignatureFacts, Failure> {
+    Ok(match block_on(ring.observe(bytes, at))? {
+        SignatureFacts::Bad { code, .. } if code == "unknown_key" => {
+            block_on(ring.observe_with(bytes, &chain.public_keys(), at))?
+        }
+        facts => facts,
+    })
+}
+
+/// The approvals of a record, read again, their signatures judged as of the time at which the
+/// database took them; where it does not say, as of their acceptance.
 pub(super) fn approvals(
     stores: &Stores,
     ring: &KeyRing,
     chain: &Chain,
+    taken: Option<&Taken>,
     claims: &Claims,
 ) -> Result<Vec<ApprovalFact>, Failure> {
     let mut facts = Vec::new();
     for record in &claims.approvals {
-        let document = block_on(stores.kb.read(&record.approval_kb_id))?;
+        let (found, document) = look(stores, &record.approval_kb_id)?;
         let signature = match &document {
             Some(document) => {
-                let (bytes, at) = (&document.bytes, record.validated_utc);
-                Some(match block_on(ring.observe(bytes, at))? {
-                    SignatureFacts::Bad { code, .. } if code == "unknown_key" => {
-                        block_on(ring.observe_with(bytes, &chain.public_keys(), at))?
-                    }
-                    facts => facts,
-                })
+                let dated = taken.and_then(|taken| taken.at(&document.sha256));
+                let (bytes, at) = (&document.bytes, dated.unwrap_or(record.validated_utc));
+                Some(observed(ring, chain, bytes, at)?)
             }
             None => None,
         };
@@ -160,13 +185,12 @@ pub(super) fn approvals(
             Some(wanted) => {
                 let found = claims.documents.iter().find(|(_, digest)| digest == wanted);
                 match found {
-                    Some((path, _)) => block_on(stores.kb.read(path))?.map(|d| d.sha256),
+                    Some((path, _)) => look(stores, path)?.1.map(|d| d.sha256),
                     None => Some(*wanted).filter(|_| claims.creator.is_none()),
                 }
             }
             None => None,
         };
-        let found = document.map(|d| d.sha256);
         facts.push(ApprovalFact { record: record.clone(), found, signature, request });
     }
     Ok(facts)

@@ -8,11 +8,12 @@ use cutter_core::gate::Check;
 use cutter_core::id::RunId;
 use cutter_core::inspect::Claims;
 use cutter_core::inspect::verify::{
-    self, Allowed, ApprovalFact, Approvals, DatabaseFacts, NotChecked, RecordFacts,
+    self, Allowed, ApprovalFact, Approvals, AskSources, DatabaseFacts, NotChecked, RecordFacts, Taken,
 };
 use cutter_core::machine::run::Stage;
 use cutter_core::naming::RUNS_INDEX_PATH;
 use cutter_core::policy::Chain;
+use cutter_core::port::ask::{StoredAnswer, StoredAsk};
 use cutter_core::port::database::{Reader as _, RunEvidence, RunRows, UnitQuery, UnitScope};
 use cutter_core::port::signer::{Duty, SignatureVerifier as _};
 use cutter_core::sidecar::Sidecar;
@@ -45,6 +46,7 @@ struct Stored {
     database: PgDatabase,
     evidence: RunEvidence,
     rows: Option<RunRows>,
+    asks: Vec<StoredAsk>,
 }
 
 /// Over which text.
@@ -95,16 +97,18 @@ fn once(
     let database = if with_database { reach(config, run_id, &mut out) } else { None };
     let chain = if database.is_some() { wire::policy::chain(config)? } else { Chain::default() };
     let policy = policy(config, &chain, &mut out);
-    let keys = Approvals {
-        brought: brought.iter().map(|key| key.fingerprint().to_string()).collect(),
-        has_keys: !brought.is_empty() || !policy.approvers.is_empty(),
-    };
     if !with_database {
         out.open("the database", "left out as asked", format!("cutter verify --run-id {run_id}"));
     }
     let no_evidence = RunEvidence::default();
     let evidence = database.as_ref().map_or(&no_evidence, |stored| &stored.evidence);
+    let taken = database.as_ref().map(|stored| Taken::of(&stored.evidence, &stored.asks));
     let record = record(stores, &ring, run_id, &mut out)?;
+    let keys = Approvals {
+        brought: brought.iter().map(|key| key.fingerprint().to_string()).collect(),
+        has_keys: !brought.is_empty() || !policy.approvers.is_empty(),
+        undated: record.is_none() && taken.is_none(),
+    };
     let paths = match record.as_ref().and_then(|s| s.kb_folder.as_deref()) {
         Some(folder) => block_on(stores.kb.list(folder))?,
         None => match RunFolder::find(stores.kb.as_ref(), run_id) {
@@ -129,10 +133,10 @@ fn once(
     let (mut claims, facts) = match &record {
         Some(record) => {
             let claims = Claims { policy, ..Claims::of_sidecar(record) };
-            let facts = documents::approvals(stores, &ring, &chain, &claims)?;
+            let facts = documents::approvals(stores, &ring, &chain, taken.as_ref(), &claims)?;
             (claims, facts)
         }
-        None => documents::claims(policy, &ring, &keys, run_id, &texts)?,
+        None => documents::claims(policy, &ring, &keys, taken.as_ref(), run_id, &texts)?,
     };
     if record.is_none() || is_behind {
         let shown = [verify::reached_by_documents(&paths), verify::reached_by_evidence(evidence)];
@@ -147,13 +151,26 @@ fn once(
     out.checks.extend(verify::phase_documents(&claims, &paths, owed));
     out.checks.push(verify::no_strays(&paths, &answers(&texts, &claims)));
     filed(stores, &claims, record.as_ref(), &mut out)?;
-    let (checks, open) = verify::approvals(&claims, &facts, evidence, &keys);
+    let (mut checks, mut open) = verify::approvals(&claims, &facts, evidence, &keys);
+    if !chain.is_empty() || taken.is_none() {
+        let (stood, undated) = verify::standing(&chain, taken.as_ref(), &facts);
+        checks.extend(stood);
+        open.extend(undated);
+    }
     out.allowed = verify::allowed(&facts, &checks);
     out.checks.extend(checks);
     out.not_checked.extend(open);
     out.checks.extend(verify::index(&claims, line.as_deref()));
     if let Some(record) = &record {
         backup(config, stores, record, &mut out)?;
+    }
+    if let Some(stored) = &database {
+        let sources = AskSources { run_id, record: record.as_ref(), documents: &texts, chain: &chain };
+        let signature = |answer: &StoredAnswer| {
+            let at = answer.recorded_at.unwrap_or_else(wire::now);
+            documents::observed(&ring, &chain, answer.answer.document.as_bytes(), at).ok()
+        };
+        out.checks.extend(verify::asks(sources, &stored.asks, &signature));
     }
     if let Some(stored) = database {
         judge_database(config, stored, &chain, &claims, &facts, &mut out)?;
@@ -200,7 +217,8 @@ fn reach(config: &Config, run_id: &RunId, out: &mut Gathered) -> Option<Stored> 
         let database = wire::reader(config)?;
         block_on(database.check_schema())?;
         let (evidence, rows) = stored(&database, run_id)?;
-        Ok(Stored { database, evidence, rows })
+        let asks = block_on(database.asks(run_id))?;
+        Ok(Stored { database, evidence, rows, asks })
     };
     match read() {
         Ok(found) => Some(found),
@@ -296,7 +314,7 @@ fn judge_database(
     approvals: &[ApprovalFact],
     out: &mut Gathered,
 ) -> Result<(), Failure> {
-    let Stored { database, evidence, rows } = stored;
+    let Stored { database, evidence, rows, .. } = stored;
     // by the pin, else by what the database itself says of the run
     let of_rows = || {
         let sets = rows.as_ref()?.0.get("cut_change_set")?;

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{ApprovalFact, NotChecked};
+use super::{ApprovalFact, Found, NotChecked};
 use crate::approval::SignaturePolicy;
 use crate::gate::backup::normal_fingerprint;
 use crate::gate::{ABSENT, Check};
@@ -21,6 +21,8 @@ use crate::port::signer::SignatureFacts;
 
 /// What the signature of an unknown key is called.
 const UNKNOWN_KEY: &str = "unknown_key";
+/// What a signature is called whose key, or which itself, was good for a while only.
+const RAN_OUT: [&str; 2] = ["expired_key", "signature_expired"];
 
 /// The keys by which approvals are judged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -29,6 +31,8 @@ pub struct Approvals {
     pub brought: Vec<String>,
     /// Whether any approver's key is here at all.
     pub has_keys: bool,
+    /// Whether answers are judged as of now, since nothing says when they were recorded.
+    pub undated: bool,
 }
 
 /// A word that was given, and holds.
@@ -128,10 +132,10 @@ fn one(
     let record = &fact.record;
     let id = |what: &str| format!("verify.approval.{}.{}.{what}", record.gate, record.occurrence);
     match &record.sha256 {
-        Some(sha256) => checks.push(Check::equal_some(&id("unedited"), sha256, fact.found.as_ref())),
+        Some(sha256) => checks.push(fact.found.check(&id("unedited"), sha256)),
         None => checks.push(Check::truth(&id("unedited"), false)),
     }
-    if fact.found.is_none() {
+    if !matches!(fact.found, Found::Bytes(_)) {
         // what it says follows from it
         return;
     }
@@ -145,6 +149,14 @@ fn one(
                 id("signature"),
                 "no approver's key is here",
                 format!("cutter verify --run-id {} --approver FILE", claims.run_id),
+            ));
+            return;
+        }
+        Some(SignatureFacts::Bad { code, detail }) if keys.undated && RAN_OUT.contains(&code.as_str()) => {
+            open.push(NotChecked::new(
+                id("signature"),
+                format!("it is good no more ({detail}), and nothing here says when the answer was recorded"),
+                "a login that reads, or the run's folder",
             ));
             return;
         }

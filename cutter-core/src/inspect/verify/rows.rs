@@ -78,7 +78,7 @@ struct World<'a> {
 }
 
 /// The tables in the order of their checks.
-const TABLES: [&str; 13] = [
+const TABLES: [&str; 15] = [
     "run_effect",
     "decision_backlog_entry",
     "decision_backlog_history",
@@ -86,6 +86,8 @@ const TABLES: [&str; 13] = [
     "review_decision",
     "review_approval",
     "approval_use",
+    "approval_ask",
+    "approval_answer",
     "cut_change_set",
     "dot_pair_signature",
     "manifest_envelope",
@@ -102,6 +104,7 @@ pub fn rows(run_id: &str, evidence: &RunEvidence, rows: &RunRows) -> Vec<Check> 
     world.effects();
     world.entry_and_history();
     world.consent();
+    world.asked();
     world.cut();
     world.units();
     let of = |table: &&'static str| {
@@ -436,4 +439,5 @@ fn digest<T: serde::Serialize>(request: &T) -> Option<Digest> {
     canonical::digest_of(request).ok()
 }
 
+mod asked;
 mod between;

@@ -1,0 +1,157 @@
+//! What was asked and answered, as the database has it, against what the record, the requests and
+//! the signed documents say themselves.
+
+use alloc::borrow::ToOwned;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::approval::field;
+use crate::digest::Digest;
+use crate::gate::{ABSENT, Check};
+use crate::id::RunId;
+use crate::inspect::asked::{Asked, asks as asked_by};
+use crate::policy::Chain;
+use crate::port::ask::{StoredAnswer, StoredAsk};
+use crate::port::signer::SignatureFacts;
+use crate::sidecar::{ApprovalRecord, Sidecar};
+
+/// What the rows of asks and answers are compared with.
+#[derive(Debug, Clone, Copy)]
+pub struct AskSources<'a> {
+    /// The run.
+    pub run_id: &'a RunId,
+    /// Its record, if it is here.
+    pub record: Option<&'a Sidecar>,
+    /// The documents in its folder: path and text.
+    pub documents: &'a [(String, String)],
+    /// The policy that the database holds.
+    pub chain: &'a Chain,
+}
+
+/// Judges each stored ask with its answers. `signature` gives what was found of the signature of a
+/// stored answer, as of when it was stored.
+#[must_use]
+pub fn asks(
+    from: AskSources<'_>,
+    stored: &[StoredAsk],
+    signature: &dyn Fn(&StoredAnswer) -> Option<SignatureFacts>,
+) -> Vec<Check> {
+    let requests = asked_by(from.documents, from.run_id);
+    let mut checks = Vec::new();
+    for one in stored {
+        let ask = &one.asked.ask;
+        let id = |what: &str| format!("verify.ask.{}.{}.{what}", ask.gate, ask.occurrence);
+        checks.push(Check::empty(&id("as_requested"), &requested(from, &requests, one)));
+        if let Some(record) = from.record {
+            checks.push(Check::empty(&id("as_recorded"), &recorded(record, one)));
+        }
+        let mut wrong = Vec::new();
+        for answer in &one.answers {
+            wrong.extend(answered(from, answer, signature(answer)));
+        }
+        checks.push(Check::empty(&id("answers"), &wrong));
+    }
+    checks
+}
+
+/// The request document asks exactly this.
+fn requested(from: AskSources<'_>, requests: &[Asked], stored: &StoredAsk) -> Vec<String> {
+    let ask = &stored.asked.ask;
+    let name = ask.request_path.rsplit('/').next();
+    let owes = |record: &Sidecar| record.outbox.as_ref().map(|o| o.name.as_str()) == name;
+    let Some((_, text)) = from.documents.iter().find(|(path, _)| *path == ask.request_path) else {
+        // a run that died before it filed its request files it when it goes on
+        let is_owed = from.record.is_some_and(owes);
+        return if is_owed { Vec::new() } else { alloc::vec![format!("{}: {ABSENT}", ask.request_path)] };
+    };
+    let mut wrong = Vec::new();
+    let sha256 = Digest::of(text.as_bytes()).to_hex();
+    let required = ask.required.get(field::REQUEST_SHA256).cloned().unwrap_or_default();
+    let mut differs = |what: &str, stored: &str, said: &str| {
+        if stored != said {
+            wrong.push(format!("{what}: asked {stored:?}, the request says {said:?}"));
+        }
+    };
+    differs(field::REQUEST_SHA256, &required, &sha256);
+    let Some(said) = requests.iter().find(|asked| asked.ask.request_path == ask.request_path) else {
+        wrong.push(format!("{}: it asks nothing of this run", ask.request_path));
+        return wrong;
+    };
+    differs("at", &stored.asked.at.to_string(), &said.at);
+    for (what, own, other) in [
+        ("gate", &ask.gate, &said.ask.gate),
+        ("approval_type", &ask.approval_type, &said.ask.approval_type),
+        ("approval_path", &ask.approval_path, &said.ask.approval_path),
+    ] {
+        differs(what, own, other);
+    }
+    differs("occurrence", &ask.occurrence.to_string(), &said.ask.occurrence.to_string());
+    let actor = |actor: &Option<String>| actor.clone().unwrap_or_default();
+    differs("expected_actor", &actor(&ask.expected_actor), &actor(&said.ask.expected_actor));
+    for (name, value) in ask.required.iter().filter(|(name, _)| *name != field::REQUEST_SHA256) {
+        differs(name, value, said.ask.required.get(name).map_or("", String::as_str));
+    }
+    wrong
+}
+
+/// The record says the same of what it asked, and of each answer that it took.
+fn recorded(record: &Sidecar, stored: &StoredAsk) -> Vec<String> {
+    let ask = &stored.asked.ask;
+    let mut wrong = Vec::new();
+    let same = |a: &&ApprovalRecord| a.gate == ask.gate && a.occurrence == ask.occurrence;
+    for taken in record.sovereign_approvals.iter().filter(same) {
+        let mut differs = |what: &str, stored: &str, said: &str| {
+            if stored != said {
+                wrong.push(format!("{what}: stored {stored:?}, recorded {said:?}"));
+            }
+        };
+        let required = |name: &str| ask.required.get(name).cloned().unwrap_or_default();
+        differs(field::NONCE, &required(field::NONCE), &taken.nonce);
+        let request = taken.request_sha256.map(|d| d.to_hex()).unwrap_or_default();
+        differs(field::REQUEST_SHA256, &required(field::REQUEST_SHA256), &request);
+        let answer = stored.answers.iter().map(|a| &a.answer).find(|a| Some(a.sha256()) == taken.sha256);
+        match answer {
+            None => wrong.push(format!("{}: {ABSENT} among its answers", taken.approval_kb_id)),
+            Some(answer) => {
+                differs("decision", answer.decision.as_str(), &taken.decision);
+                differs("fingerprint", &answer.fingerprint, &taken.fingerprint);
+                differs("actor", &answer.actor, &taken.actor);
+            }
+        }
+    }
+    let open = record.ask.as_ref().filter(|a| (&a.gate, a.occurrence) == (&ask.gate, ask.occurrence));
+    if open.is_some_and(|open| open != ask) {
+        wrong.push("what is asked now is recorded otherwise".to_owned());
+    }
+    wrong
+}
+
+/// A stored answer is signed by whom it names, and says what it is stored as.
+fn answered(from: AskSources<'_>, stored: &StoredAnswer, signature: Option<SignatureFacts>) -> Vec<String> {
+    let answer = &stored.answer;
+    let sha256 = answer.sha256();
+    let mut wrong = Vec::new();
+    let signer = match signature {
+        Some(SignatureFacts::Good { fingerprint, .. }) => fingerprint,
+        Some(SignatureFacts::Unsigned { .. }) => String::new(),
+        Some(SignatureFacts::Bad { code, .. }) => code,
+        None => ABSENT.to_owned(),
+    };
+    if signer != answer.fingerprint {
+        wrong.push(format!("{sha256}: stored as signed by {:?}, observed {signer:?}", answer.fingerprint));
+    }
+    let known = from.chain.now();
+    let person = known.key(&answer.fingerprint).map(|key| key.person.as_str());
+    if !answer.fingerprint.is_empty() && person != Some(answer.actor.as_str()) {
+        let of = person.unwrap_or("nobody that the policy knows");
+        wrong.push(format!("{sha256}: by {}, signed with the key of {of}", answer.actor));
+    }
+    // Whoever puts a copy elsewhere changes nothing; where it lay when it was heard it must lie still.
+    let holds = |(_, text): &&(String, String)| Digest::of(text.as_bytes()) == sha256;
+    let there = from.documents.iter().find(|(path, _)| *path == answer.approval_kb_id);
+    if there.filter(holds).is_none() && from.documents.iter().any(|d| holds(&d)) {
+        wrong.push(format!("{}: expected the answer {sha256} there", answer.approval_kb_id));
+    }
+    wrong
+}
