@@ -1,24 +1,26 @@
 //! `cutter why`.
 
 use clap::Args;
+use cutter_core::id::RunId;
 use cutter_core::inspect::recover::unknown_to;
 use cutter_core::inspect::{Why, why};
-use cutter_core::port::database::RunEvidence;
+use cutter_core::port::database::{Reader as _, RunEvidence};
 use futures_executor::block_on;
 
 use crate::app::Context;
 use crate::commands::RunArg;
 use crate::commands::orchestrate::load;
+use crate::config::Config;
 use crate::exit_code::Exit;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::render::{self, HEAD, paint};
 use crate::wire;
 
 /// Say why a run stands where it stands.
 ///
 /// Who holds it and since when, which condition is missing, and the exact next command.
-/// Needs no database. A record that is older than the run's documents is the answer, and exit
-/// code 6.
+/// A record that is older than the run's documents, or than what the database holds of it, is the
+/// answer, and exit code 6. A database that is not reached is said, and asked nothing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -38,16 +40,30 @@ pub(crate) fn run(cx: &Context, args: &WhyArgs) -> Outcome {
     let requested = block_on(stores.runs.stop_request(run_id))?;
     let mut answer = why(&sidecar, holder.as_ref(), requested.as_ref());
     // A driver at work files documents before its record says so.
-    let unknown = match (&sidecar.kb_folder, &holder) {
-        (Some(folder), None) => {
-            let paths = block_on(stores.kb.list(folder))?;
-            unknown_to(&sidecar, &RunEvidence::default(), &paths)
+    let unknown = match &holder {
+        None => {
+            let folder = sidecar.kb_folder.as_ref();
+            let paths = folder.map(|folder| block_on(stores.kb.list(folder))).transpose()?;
+            unknown_to(&sidecar, &evidence(cx, &config, run_id), &paths.unwrap_or_default())
         }
-        _ => Vec::new(),
+        Some(_) => Vec::new(),
     };
     let exit = if unknown.is_empty() { Exit::DONE } else { Exit::EVIDENCE };
     answer.is_older_than(unknown);
     cx.out.result_as(exit, || people(&answer), &answer)
+}
+
+/// What the database holds of the run. Whoever only wants to know why needs none.
+fn evidence(cx: &Context, config: &Config, run_id: &RunId) -> RunEvidence {
+    let read = || -> Result<RunEvidence, Failure> {
+        let database = wire::reader(config)?;
+        block_on(database.check_schema())?;
+        Ok(block_on(database.evidence(run_id))?)
+    };
+    read().unwrap_or_else(|failure| {
+        cx.out.note(format!("the database was not asked: {}", failure.what));
+        RunEvidence::default()
+    })
 }
 
 fn people(answer: &Why) -> String {
