@@ -190,8 +190,10 @@ fn the_first_line_says_who_allowed_what_and_the_last_what_was_not_checked() {
         assert!(first.contains(part), "{first}");
     }
     let documents = case.d.people(&["verify", "--run-id", &case.run_id, "--no-database"]).exits(7);
-    let last = documents.stdout.lines().last().unwrap();
-    assert!(last.starts_with("not checked: the database: left out as asked; needs cutter "), "{last}");
+    let last: Vec<&str> =
+        documents.stdout.lines().rev().take_while(|line| line.starts_with("not checked: ")).collect();
+    let said = "not checked: the database: left out as asked; needs cutter ";
+    assert!(last.iter().any(|line| line.starts_with(said)), "{}", documents.stdout);
     // Whoever brings the keys along believes nobody else's.
     let other = Deployment::new();
     let key = other.path(&format!("keys/{SOVEREIGN}.public.asc"));
@@ -275,6 +277,109 @@ fn what_must_be_there_does_not_follow_from_the_record_alone() {
     fails(Source::Home, "verify.approval.SG_lifecycle_authz.there");
     case.put_back("runs", runs.path());
     case.d.verify(&case.run_id);
+}
+
+/// The record and the knowledge base as they were at the first gate: the database alone knows more.
+#[test]
+fn a_record_older_than_the_database_is_the_answer_to_why() {
+    let d = Deployment::new();
+    d.register("LAW", &law(2, "older"));
+    let run_id = d.cut("LAW");
+    let (runs, kb) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    copy_all(&d.path("runs"), runs.path());
+    copy_all(&d.path("kb"), kb.path());
+    d.finish_run(&run_id);
+    for (below, kept) in [("runs", &runs), ("kb", &kb)] {
+        std::fs::remove_dir_all(d.path(below)).unwrap();
+        copy_all(kept.path(), &d.path(below));
+    }
+    let why = d.run(&["why", "--run-id", &run_id]).exits(6);
+    assert!(why.text("/condition").contains("an older copy was put back"), "{}", why.stdout);
+    assert!(why.text("/details/0").contains("the database holds effect"), "{}", why.stdout);
+    // Whoever only wants to know needs no database, and is told that it was not asked.
+    let mut command = d.command(&["why", "--run-id", &run_id]);
+    command.env("CUTTER_DSN_READER", "postgresql://nobody@127.0.0.1:1/none");
+    let why = finish(command).exits(0);
+    assert!(why.stderr.contains("the database was not asked"), "{}", why.stderr);
+}
+
+/// A document that cannot be read is one finding. The rest is looked at, and put back.
+#[test]
+fn an_unreadable_document_is_one_finding_and_keeps_nobody_from_the_rest() {
+    let case = Case::new();
+    let kept = case.copy("kb");
+    let file = |name: &str| {
+        let mut all = std::fs::read_dir(&case.folder).unwrap().map(|e| e.unwrap().path());
+        all.find(|p| p.file_name().unwrap().to_str().unwrap().starts_with(name)).unwrap()
+    };
+    let (report, approval) = (file("03"), case.approval());
+    for (path, finding) in
+        [(&report, "verify.document.03"), (&approval, "verify.approval.SG_cut_authz.1.unedited")]
+    {
+        std::fs::remove_file(path).unwrap();
+        std::fs::create_dir(path).unwrap();
+        let ran = case.verify(Source::Home).exits(6);
+        let mut failures = Case::failures(&ran);
+        failures.retain(|failure| failure != "verify.documents.one_for_each_phase");
+        assert!(failures.iter().all(|f| f.starts_with(finding)) && failures.len() == 1, "{failures:?}");
+        assert!(ran.stdout.contains("unreadable: "), "{}", ran.stdout);
+        case.put_back("kb", kept.path());
+    }
+    std::fs::remove_file(&report).unwrap();
+    std::fs::create_dir(&report).unwrap();
+    let gone = file("05");
+    std::fs::remove_file(&gone).unwrap();
+    let restore = || case.d.run(&["kb", "restore", "--run-id", &case.run_id]);
+    let ran = restore().exits(6);
+    assert_eq!(ran.json["missing"], 1, "{}", ran.stdout);
+    assert!(ran.stdout.contains("unreadable") && gone.is_file(), "{}", ran.stdout);
+    std::fs::remove_dir(&report).unwrap();
+    let _ = restore().exits(0);
+    case.d.verify(&case.run_id);
+}
+
+/// A refusal that was recorded while its ask was open fails whatever relied on an approval of it.
+#[test]
+fn a_recorded_refusal_before_the_approval_that_was_used_is_a_failure() {
+    let case = Case::new();
+    let key = case.d.path(&format!("keys/{SOVEREIGN}.secret.asc"));
+    let arguments =
+        ["sovereign", "refuse", "--yes", "--run-id", &case.run_id, "--for", "cut", "--reason", "no"];
+    let ran = case.d.run(&[&arguments[..], &["--key", key.to_str().unwrap()]].concat()).exits(0);
+    // It came after everything was done: a document that nobody heard, and no failure.
+    case.d.verify(&case.run_id);
+    let document = std::fs::read(case.d.path("kb").join(ran.text("/approval_kb_id"))).unwrap();
+    let mut admin = case.d.database.client(Login::Admin);
+    admin.batch_execute("SET session_replication_role = replica").unwrap();
+    let mut insert = |late: bool, recorded_at: &str| {
+        let sql = "INSERT INTO cutter_governance.approval_answer (run_id, gate, occurrence, sha256, decision,
+                 approval_kb_id, document, fingerprint, actor, late, recorded_at, inserted_by)
+             SELECT w.run_id, w.gate, w.occurrence, encode(sha256($1), 'hex'), 'reject', $2, $1, w.fingerprint, w.actor,
+                 $3, w.recorded_at + $4::text::interval, w.inserted_by
+             FROM cutter_governance.approval_answer w WHERE w.gate = 'SG_cut_authz' AND w.decision = 'approve'";
+        let path = ran.text("/approval_kb_id");
+        assert_eq!(admin.execute(sql, &[&document, &path, &late, &recorded_at]).unwrap(), 1);
+    };
+    insert(true, "1 minute");
+    case.d.verify(&case.run_id);
+    for (late, recorded_at, why) in [
+        (false, "-1 second", "relied on over a reject by"),
+        (true, "-1 second", "called late while open"),
+    ] {
+        case.d.tamper(
+            "SET session_replication_role = replica;
+             DELETE FROM cutter_governance.approval_answer WHERE decision <> 'approve'",
+        );
+        insert(late, recorded_at);
+        let verified = case.verify(Source::Home).exits(6);
+        assert!(
+            Case::failures(&verified).contains(&"verify.rows.approval_answer".to_owned()),
+            "{}",
+            verified.stdout
+        );
+        assert!(verified.stdout.contains(why), "{}", verified.stdout);
+        assert_eq!(case.d.run(&["backlog", "audit"]).code, Some(6));
+    }
 }
 
 impl Case {

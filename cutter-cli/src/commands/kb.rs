@@ -15,7 +15,7 @@ use crate::app::Context;
 use crate::commands::RunArg;
 use crate::commands::orchestrate::load;
 use crate::exit_code::Exit;
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::render::{self, BAD, GOOD, HEAD, paint};
 use crate::wire;
 
@@ -52,7 +52,8 @@ struct RestoreArgs {
 struct Restored {
     path: String,
     sha256: Digest,
-    /// `created`, `revised` or `no_copy`.
+    /// `created`, `revised`, `no_copy`, or `unreadable`: what stands there is no document, and only a
+    /// free name can be used.
     did: &'static str,
     /// What stood there.
     observed: Option<Digest>,
@@ -72,13 +73,16 @@ fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
     let documents = recorded(&sidecar);
     let owed = owed(&sidecar);
     let mut damaged = BTreeMap::new();
+    let mut done = Vec::new();
     for (path, sha256) in documents.iter().chain(owed.iter().map(|(path, sha256)| (path, sha256))) {
         let observed = match block_on(stores.kb.read(path)) {
             Ok(found) => found.map(|document| (document.revision, document.sha256)),
-            // not a document that can be read; only a name that is free can be used then
-            Err(error) => {
-                return Err(Failure::from(error).next(format!("remove {path}, then run this again")));
+            Err(error) if error.kind.is_junk() => {
+                let (path, sha256) = (path.clone(), *sha256);
+                done.push(Restored { path, sha256, did: "unreadable", observed: None });
+                continue;
             }
+            Err(error) => return Err(error.into()),
         };
         // what is owed is the run's to file, unless another one stands in its place
         let is_owed = observed.is_none() && !documents.contains_key(path);
@@ -107,7 +111,6 @@ fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
             Err(failure) => cx.out.note(format!("the database was not asked for answers: {}", failure.what)),
         }
     }
-    let mut done = Vec::new();
     for (path, (sha256, observed)) in damaged {
         let did = match (copies.of(&sha256), observed) {
             (None, _) => "no_copy",
@@ -122,10 +125,17 @@ fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
         };
         done.push(Restored { path, sha256, did, observed: observed.map(|(_, found)| found) });
     }
-    let missing = done.iter().filter(|d| d.did == "no_copy").count();
-    let next = match missing {
-        0 => format!("cutter orchestrate resume --run-id {run_id}"),
-        _ => format!("cutter verify --run-id {run_id}   (or put the bytes with that sha256 back by hand)"),
+    let unreadable: Vec<&str> =
+        done.iter().filter(|d| d.did == "unreadable").map(|d| d.path.as_str()).collect();
+    let missing = unreadable.len() + done.iter().filter(|d| d.did == "no_copy").count();
+    let next = match (missing, unreadable.first()) {
+        (_, Some(path)) => {
+            format!("cutter kb restore --run-id {run_id}   (once {} is removed)", render::name(path))
+        }
+        (0, None) => format!("cutter orchestrate resume --run-id {run_id}"),
+        (_, None) => {
+            format!("cutter verify --run-id {run_id}   (or put the bytes with that sha256 back by hand)")
+        }
     };
     let machine = serde_json::json!({
         "run_id": run_id, "documents": documents.len(), "restored": done, "missing": missing, "next": next,
@@ -135,6 +145,7 @@ fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
         for one in &done {
             let word = match one.did {
                 "no_copy" => paint(BAD, "no copy anywhere"),
+                "unreadable" => paint(BAD, "no readable document, and in the way:"),
                 did => paint(GOOD, did),
             };
             text.push_str(&format!("{word} {} (sha256 {})\n", render::name(&one.path), one.sha256));
