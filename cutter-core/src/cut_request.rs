@@ -18,6 +18,7 @@ mod manifest;
 #[cfg(test)]
 mod model;
 mod next;
+mod rebuild;
 mod run_text;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use self::follow::{RunCommitted, follow};
 pub use self::judge::{Judgement, Move, Operation, RULES, judge, judge_add, same_document};
 pub use self::manifest::{ManifestFacts, ManifestTextError};
 pub use self::next::next_commands;
+pub use self::rebuild::rebuilt;
 pub use self::run_text::{RunText, same_text, staged_document};
 pub use crate::backlog::{Refusal, Rule};
 use crate::digest::Digest;

@@ -29,9 +29,11 @@ pub fn status(d: &Deployment, id: &str) -> String {
     on(d, "show", id, &[]).exits(0).text("/request/status").to_owned()
 }
 
-/// Asserts that request, backlog entry and run agree.
+/// Asserts that request, backlog entry and run agree, and that every request follows from its timeline.
 #[track_caller]
 pub fn assert_agreement(d: &Deployment, id: &str) {
+    let audit = d.run(&["backlog", "audit"]).exits(0);
+    assert!(audit.json["requests"].as_u64().unwrap() > 0, "{}", audit.stdout);
     let sql = "
         SELECT q.status, q.mark_verdict, q.cut_run_id IS NOT NULL, e.status,
             EXISTS (SELECT FROM cutter_governance.cut_change_set c WHERE c.run_id = q.metadata ->> 'run_id'

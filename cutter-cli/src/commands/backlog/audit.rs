@@ -2,11 +2,14 @@
 
 use clap::Args;
 use cutter_core::backlog::{AuditReport, audit};
+use cutter_core::cut_request::rebuilt;
+use cutter_core::digest::Digest;
 use cutter_core::gate::Check;
 use cutter_core::id::RunId;
 use cutter_core::inspect::verify;
 use cutter_core::policy::Chain;
 use cutter_core::port::backlog::{Backlog as _, BacklogQuery};
+use cutter_core::port::cut_request::{CutRequests, RequestQuery};
 use cutter_pg::PgDatabase;
 use cutter_pg::login::Login;
 use futures_executor::block_on;
@@ -29,7 +32,7 @@ const SHOWN: usize = 100;
 /// Also compares what each move rests on: decisions with consent, change sets, verdicts, sweep log,
 /// principals; verifies executor's and verifier's signatures; names answers that were recorded when
 /// somebody else might have had their key; and recomputes from the rows of each
-/// run what its effects were asked to write. Reads page by page; exit code 6 if anything does not
+/// run what its effects were asked to write. Rebuilds every cut request from its timeline, too. Reads page by page; exit code 6 if anything does not
 /// match.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -79,14 +82,23 @@ pub(super) fn run(cx: &Context, args: &AuditArgs) -> Outcome {
             break;
         }
     }
-    let exit = if broken == 0 { Exit::DONE } else { Exit::EVIDENCE };
+    let (requests, broken_requests) = audit_requests(&database, args)?;
+    let exit = if broken == 0 && broken_requests.is_empty() { Exit::DONE } else { Exit::EVIDENCE };
     let value = json!({
-        "ok": broken == 0,
+        "ok": broken == 0 && broken_requests.is_empty(),
         "entries": entries,
         "broken_entries": broken,
         "broken": shown.iter().map(machine).collect::<Vec<_>>(),
+        "requests": requests,
+        "broken_requests": broken_requests.iter().map(|(id, checks)| json!({
+            "cut_request_id": id, "checks": failed(checks),
+        })).collect::<Vec<_>>(),
     });
-    cx.out.result_as(exit, || people(entries, broken, &shown), &value)
+    cx.out.result_as(
+        exit,
+        || people(entries, broken, &shown) + &people_of_requests(requests, &broken_requests),
+        &value,
+    )
 }
 
 /// What the rows of an entry's run say of each other, signatures verified, and whether somebody else
@@ -108,10 +120,82 @@ fn machine(report: &AuditReport) -> Value {
         "entry_id": report.entry_id,
         "stored": report.stored.as_str(),
         "rebuilt": report.rebuilt.map(|s| s.as_str()),
-        "checks": report.checks.iter().filter(|check| !check.ok).map(|check| json!({
-            "invariant": check.invariant, "expected": check.expected, "observed": check.observed,
-        })).collect::<Vec<_>>(),
+        "checks": failed(&report.checks),
     })
+}
+
+fn failed(checks: &[Check]) -> Vec<Value> {
+    let of = |check: &Check| {
+        json!({
+            "invariant": check.invariant, "expected": check.expected, "observed": check.observed,
+        })
+    };
+    checks.iter().filter(|check| !check.ok).map(of).collect()
+}
+
+/// Every request rebuilt from its timeline, its staged bytes hashed again. Those of one document are
+/// nobody's: a request names a source, and its run the document.
+fn audit_requests(
+    database: &PgDatabase,
+    args: &AuditArgs,
+) -> Result<(u64, Vec<(Uuid, Vec<Check>)>), Failure> {
+    let (mut requests, mut broken) = (0, Vec::new());
+    if args.filter.status.is_some() || args.filter.document_id.is_some() {
+        return Ok((requests, broken));
+    }
+    let mut query = RequestQuery { limit: args.page, ..RequestQuery::default() };
+    loop {
+        let page = block_on(CutRequests::list(database, &query))?;
+        for request in &page {
+            let id = request.cut_request_id;
+            let timeline = block_on(database.timeline(id))?;
+            let mut staged = Vec::new();
+            for record in block_on(database.staging(id))? {
+                let bytes = block_on(database.staged_bytes(record.staging_record_id))?;
+                let found = bytes.map(|bytes| (Digest::of(&bytes), bytes.len() as u64));
+                staged.push((record, found));
+            }
+            let checks = rebuilt(request, &timeline, &staged);
+            if checks.iter().any(|check| !check.ok) {
+                broken.push((id, checks));
+            }
+        }
+        requests += page.len() as u64;
+        query.after = page.last().map(|last| (last.requested_at, last.cut_request_id)).or(query.after);
+        if u32::try_from(page.len()).is_ok_and(|n| n < args.page) {
+            return Ok((requests, broken));
+        }
+    }
+}
+
+fn people_of_requests(requests: u64, broken: &[(Uuid, Vec<Check>)]) -> String {
+    if requests == 0 {
+        return String::new();
+    }
+    if broken.is_empty() {
+        return format!("{} {requests} requests: each follows from its timeline\n", paint(GOOD, "ok"));
+    }
+    let mut text = format!(
+        "{} {} of {requests} requests do not follow from their timelines\n",
+        paint(BAD, "broken"),
+        broken.len()
+    );
+    for (id, checks) in broken.iter().take(SHOWN) {
+        text.push_str(&format!("{id}\n"));
+        text.push_str(&lines(checks));
+        text.push_str(&format!("next: cutter request show {id}\n"));
+    }
+    text
+}
+
+fn lines(checks: &[Check]) -> String {
+    let line = |check: &Check| {
+        format!(
+            "  invariant  {}\n  expected   {}\n  observed   {}\n",
+            check.invariant, check.expected, check.observed
+        )
+    };
+    checks.iter().filter(|check| !check.ok).map(line).collect()
 }
 
 fn people(entries: u64, broken: u64, shown: &[AuditReport]) -> String {
@@ -122,12 +206,7 @@ fn people(entries: u64, broken: u64, shown: &[AuditReport]) -> String {
     let mut text = format!("{} {broken} of {of} do not follow from their records\n", paint(BAD, "broken"));
     for report in shown {
         text.push_str(&format!("{}  {}\n", report.entry_id, report.stored));
-        for check in report.checks.iter().filter(|check| !check.ok) {
-            text.push_str(&format!(
-                "  invariant  {}\n  expected   {}\n  observed   {}\n",
-                check.invariant, check.expected, check.observed
-            ));
-        }
+        text.push_str(&lines(&report.checks));
         text.push_str(&format!("next: cutter backlog show {}\n", report.entry_id));
     }
     if u64::try_from(shown.len()).is_ok_and(|n| n < broken) {
