@@ -71,10 +71,18 @@ pub fn payload(
 /// # Errors
 /// A text that says what is wrong.
 pub fn verify(public_key: &str, payload: &str, signature: &str) -> Result<(), String> {
+    verify_bytes(public_key, payload.as_bytes(), signature)
+}
+
+/// As [`verify`], of bytes.
+///
+/// # Errors
+/// A text that says what is wrong.
+pub fn verify_bytes(public_key: &str, payload: &[u8], signature: &str) -> Result<(), String> {
     let key: [u8; 32] = from_hex(public_key)?;
     let signature: [u8; 64] = from_hex(signature)?;
     let key = VerifyingKey::from_bytes(&key).map_err(|e| e.to_string())?;
-    key.verify_strict(payload.as_bytes(), &Signature::from_bytes(&signature)).map_err(|e| e.to_string())
+    key.verify_strict(payload, &Signature::from_bytes(&signature)).map_err(|e| e.to_string())
 }
 
 /// What is wrong with the stored signatures that a step relies on, each by its duty and row: it must

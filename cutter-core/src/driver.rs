@@ -33,6 +33,7 @@ mod requests;
 mod resume;
 mod run;
 mod serve;
+mod statement;
 mod stopping;
 mod void;
 

@@ -42,6 +42,7 @@ pub mod review;
 pub mod rows;
 pub mod settings;
 pub mod sidecar;
+pub mod statement;
 pub mod stop;
 pub mod visible;
 pub mod vocabulary;

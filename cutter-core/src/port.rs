@@ -20,6 +20,7 @@ pub mod knowledge_base;
 pub mod policy;
 pub mod run_store;
 pub mod signer;
+pub mod statement;
 pub mod work_queue;
 
 /// What kind of failure a port met: it decides who must act.

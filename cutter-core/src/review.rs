@@ -27,8 +27,8 @@ use crate::approval::{VerifiedApproval, field};
 use crate::canonical;
 use crate::digest::Digest;
 use crate::driver::{
-    allowed, approval_prefix, creation_fault, creation_names, founded_policy, observe, plan_of,
-    rank, said_once, verdict_on,
+    allowed, approval_prefix, creation_fault, creation_names, founded_policy, observe, plan_of, rank,
+    said_once, verdict_on,
 };
 use crate::gate::authorization::AuthorizationFacts;
 use crate::id::RunId;

@@ -17,6 +17,7 @@ use cutter_core::port::database::{
 };
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
 use cutter_core::port::run_store::{Claim, LockHolder, RunLock, RunStore, StopRequest, StoredRevision};
+use cutter_core::port::statement::StatementSignature;
 use cutter_core::port::{CasOutcome, PortErrorKind, PortResult};
 use uuid::Uuid;
 
@@ -269,6 +270,15 @@ impl Executor for BrokenExecutor {
 
     async fn open_ask(&self, fence: &Fence, ask: &AskWrite) -> PortResult<()> {
         self.inner.open_ask(fence, ask).await
+    }
+
+    async fn store_statement(
+        &self,
+        fence: &Fence,
+        body: &str,
+        signature: &StatementSignature,
+    ) -> PortResult<()> {
+        self.inner.store_statement(fence, body, signature).await
     }
 
     async fn begin(&self, cx: &EffectContext, effect: &ExecutorEffect) -> PortResult<Begun> {

@@ -43,7 +43,7 @@ impl PgDatabase {
     }
 
     /// A short transaction that can be repeated: an unknown outcome is told as such.
-    async fn alone<F>(&self, login: Login, op: &'static str, work: F) -> PortResult<()>
+    pub(crate) async fn alone<F>(&self, login: Login, op: &'static str, work: F) -> PortResult<()>
     where
         F: FnOnce(&mut Client) -> Result<(), PgError> + Send + 'static,
     {

@@ -12,6 +12,7 @@ use cutter_core::port::effect::{
     EffectContext, EnactWrite, ExecutorEffect, LegBWrite, MarkWrite, Sg2RequestWrite, SignatureWrite,
     SweepWrite, VoidWrite, fact,
 };
+use cutter_core::port::statement::StatementSignature;
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
 use postgres::Client;
 use uuid::Uuid;
@@ -69,6 +70,15 @@ impl Executor for PgDatabase {
 
     async fn open_ask(&self, fence: &Fence, ask: &AskWrite) -> PortResult<()> {
         self.store_ask(fence, ask).await
+    }
+
+    async fn store_statement(
+        &self,
+        fence: &Fence,
+        body: &str,
+        signature: &StatementSignature,
+    ) -> PortResult<()> {
+        self.put_statement(fence, body, signature).await
     }
 
     async fn begin(&self, cx: &EffectContext, effect: &ExecutorEffect) -> PortResult<Begun> {

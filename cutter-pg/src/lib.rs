@@ -38,6 +38,7 @@ mod reviewer;
 mod row;
 mod run_rows;
 pub mod run_store;
+mod statement;
 mod survey;
 #[cfg(feature = "testing")]
 pub mod testing;

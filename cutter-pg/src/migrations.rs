@@ -80,6 +80,7 @@ const MIGRATIONS: &[Migration] = &[
         sql: include_str!("../migrations/0023_cheaper_looks.sql"),
     },
     Migration { version: 24, name: "review_duty", sql: include_str!("../migrations/0024_review_duty.sql") },
+    Migration { version: 25, name: "statement", sql: include_str!("../migrations/0025_statement.sql") },
 ];
 
 /// Every migration that this binary knows, oldest first.

@@ -12,6 +12,7 @@ use cutter_core::port::database::{
     SourceVersionFacts, StoredApproval, StoredSignature, StructuralFacts, Survey, SurveyScope, UnitQuery,
     UnitRow, UnitScope, VersionCut,
 };
+use cutter_core::port::statement::StoredStatement;
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
 use cutter_core::vocabulary::Vocabulary;
 use postgres::types::ToSql;
@@ -188,6 +189,11 @@ impl Reader for PgDatabase {
             Ok(Some(rows))
         })
         .await
+    }
+
+    async fn statement(&self, run_id: &RunId) -> PortResult<Option<StoredStatement>> {
+        let run_id = run_id.as_str().to_owned();
+        self.read("statement", move |client| crate::statement::of_run(client, &run_id)).await
     }
 
     async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>> {

@@ -106,8 +106,12 @@ ORDER BY u.ordinal, u.unit_id";
 pub(crate) fn run_rows(client: &mut impl GenericClient, run_id: &str) -> Result<RunRows, PgError> {
     let mut rows = RunRows::default();
     for (table, condition) in TABLES {
-        // the facts of an effect and the text of a source are read elsewhere
-        let statement = format!("SELECT to_jsonb(t) - 'facts' - 'content' FROM {table} t WHERE {condition}");
+        // the facts of an effect and the text of a source are read elsewhere, and stand here by digest
+        let statement = format!(
+            "SELECT to_jsonb(t) - 'facts' - 'content' || jsonb_build_object('facts_sha256',
+                 encode(sha256(convert_to(to_jsonb(t) ->> 'facts', 'UTF8')), 'hex'))
+             FROM {table} t WHERE {condition}"
+        );
         let name = table.rsplit('.').next().unwrap_or(table);
         rows.0.insert(name.to_owned(), read(client, &statement, run_id)?);
     }

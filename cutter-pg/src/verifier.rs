@@ -2,8 +2,9 @@
 
 use async_trait::async_trait;
 use cutter_core::port::PortResult;
-use cutter_core::port::database::{Begun, Verifier};
+use cutter_core::port::database::{Begun, Fence, Verifier};
 use cutter_core::port::effect::{EffectContext, WriteVerifyWrite, fact};
+use cutter_core::port::statement::StatementSignature;
 use uuid::Uuid;
 
 use crate::database::PgDatabase;
@@ -15,6 +16,10 @@ use crate::survey;
 
 #[async_trait]
 impl Verifier for PgDatabase {
+    async fn sign_statement(&self, fence: &Fence, signature: &StatementSignature) -> PortResult<()> {
+        self.put_statement_signature(fence, signature).await
+    }
+
     async fn begin(&self, cx: &EffectContext, effect: &WriteVerifyWrite) -> PortResult<Begun> {
         self.begin_effect(cx, Effect::WriteVerify(effect.clone())).await
     }

@@ -147,6 +147,8 @@ fn every_table_is_either_saved_or_left_out_on_purpose() {
         "cutter_governance.approval_ask",
         "cutter_governance.approval_answer",
         "cutter_governance.run_begun",
+        "cutter_governance.run_statement",
+        "cutter_governance.statement_signature",
         "cutter_governance.policy_event",
         "cutter_governance.policy_key",
         "cutter_governance.backlog_promotion_check",

@@ -105,7 +105,7 @@ fn expected() -> BTreeSet<String> {
         add(role, "SELECT", "public.", REQUEST_TABLES);
     }
     for role in ["cutter_exec", "cutter_verify", "cutter_ro"] {
-        add(role, "SELECT", "cutter_governance.", "before_trust");
+        add(role, "SELECT", "cutter_governance.", "before_trust run_statement statement_signature");
         add(role, "EXECUTE", "cutter_governance.", "fn_rows_digest fn_consent_rows");
         add(role, "SELECT", "cutter_queue.", "job_signal work_key work_attempt v_work_item");
         add(role, "EXECUTE", "cutter_queue.fn_work_", "statistics item_targets item_check");
@@ -119,7 +119,7 @@ fn expected() -> BTreeSet<String> {
         add(role, "SELECT", "cutter_governance.", "policy_event policy_key");
     }
     add("cutter_exec", "EXECUTE", "cutter_governance.", "fn_command_claim fn_command_settle");
-    add("cutter_exec", "EXECUTE", "cutter_governance.", "fn_ask_open fn_run_begun_record");
+    add("cutter_exec", "EXECUTE", "cutter_governance.", "fn_ask_open fn_run_begun_record fn_statement_store");
     add(
         "cutter_review",
         "EXECUTE",
@@ -128,6 +128,7 @@ fn expected() -> BTreeSet<String> {
     );
     add("cutter_review", "SELECT", "", "iu_core.source_version public.dot_config");
     add("cutter_review", "SELECT", "cutter_governance.", "cut_change_set run_ended");
+    add("cutter_verify", "EXECUTE", "cutter_governance.", "fn_statement_sign");
     add("cutter_exec", "EXECUTE", "", REQUEST_EXEC);
     add(
         "cutter_review",

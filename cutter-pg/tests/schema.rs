@@ -29,7 +29,7 @@ fn enacted() -> World {
     world
 }
 
-const TABLES: [&str; 21] = [
+const TABLES: [&str; 23] = [
     "iu_core.source_document",
     "iu_core.source_version",
     "iu_core.information_unit",
@@ -43,6 +43,8 @@ const TABLES: [&str; 21] = [
     "cutter_governance.review_approval",
     "cutter_governance.approval_use",
     "cutter_governance.dot_pair_signature",
+    "cutter_governance.run_statement",
+    "cutter_governance.statement_signature",
     "cutter_governance.verify_result",
     "cutter_governance.decision_backlog_entry",
     "cutter_governance.decision_backlog_history",

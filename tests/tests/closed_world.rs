@@ -362,10 +362,9 @@ fn a_recorded_refusal_before_the_approval_that_was_used_is_a_failure() {
     };
     insert(true, "1 minute");
     case.d.verify(&case.run_id);
-    for (late, recorded_at, why) in [
-        (false, "-1 second", "relied on over a reject by"),
-        (true, "-1 second", "called late while open"),
-    ] {
+    for (late, recorded_at, why) in
+        [(false, "-1 second", "relied on over a reject by"), (true, "-1 second", "called late while open")]
+    {
         case.d.tamper(
             "SET session_replication_role = replica;
              DELETE FROM cutter_governance.approval_answer WHERE decision <> 'approve'",

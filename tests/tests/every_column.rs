@@ -11,15 +11,9 @@ use postgres::Client;
 
 /// Tables, or columns of tables, that nothing is compared with, and why.
 const UNSEEN: &[(&str, &[&str], &str)] = &[
-    (
-        "cutter_governance.approval_ask",
-        &["ids", "recorded_at"],
-        "the names that carrying out the answer was to use, and when it was stored",
-    ),
-    ("cutter_governance.approval_answer", &["recorded_at"], STORED_AT),
     ("cutter_governance.run_begun", &["*"], ASKED),
-    ("cutter_governance.dot_pair_signature", &["recorded_at"], STORED_AT),
-    ("cutter_governance.review_approval", &["recorded_at"], STORED_AT),
+    ("cutter_governance.run_statement", &["recorded_at"], STORED_AT),
+    ("cutter_governance.statement_signature", &["recorded_at"], STORED_AT),
     ("cutter_governance.policy_key", &["inserted_by", "recorded_at"], STORED_AT),
     (
         "cutter_governance.policy_event",
@@ -46,10 +40,32 @@ const UNSEEN: &[(&str, &[&str], &str)] = &[
     ("cutter_run.lease", &["*"], RUN_STORE),
     ("cutter_run.claim", &["*"], RUN_STORE),
     ("cutter_run.stop_request", &["*"], RUN_STORE),
-    ("public.cut_request", &["*"], REQUEST),
-    ("public.cut_request_transition", &["*"], REQUEST),
-    ("iu_core.iu_staging_record", &["*"], REQUEST),
-    ("iu_core.iu_staging_payload", &["*"], REQUEST),
+    ("public.cut_request", &["source_ref", "source_kind", "source_path", "metadata", DELETED], REQUEST),
+    (
+        "public.cut_request_transition",
+        &["transition_id", "actor", "occurred_at", "detail", "recorded_at"],
+        REQUEST,
+    ),
+    (
+        "iu_core.iu_staging_record",
+        &[
+            "record_kind",
+            "source_ref",
+            "document_id",
+            "lifecycle_status",
+            "created_by",
+            "created_at",
+            "approved_at",
+            "consumed_at",
+            "expires_at",
+            "cleaned_at",
+            "metadata",
+            "vector_excluded",
+            ADDED,
+        ],
+        REQUEST,
+    ),
+    ("iu_core.iu_staging_payload", &[ADDED], REQUEST),
     ("cutter_governance.copy_folder", &["*"], "where requests may copy from: configuration, no decision"),
     (
         "cutter_governance.backlog_promotion_check",
@@ -77,8 +93,6 @@ const UNSEEN: &[(&str, &[&str], &str)] = &[
         &["*"],
         "vocabularies: pinned by each run (manifest_digest), and drift where one waits",
     ),
-    ("iu_core.source_document", &["title", "registered_by", "registered_at"], LABEL),
-    ("iu_core.source_version", &["registered_by", "registered_at", "manifest_digest"], LABEL),
     ("iu_core.information_unit", &["live"], "generated"),
     ("iu_core.unit_version", &[ADDED], ORPHAN),
     ("iu_core.unit_anchor", &[ADDED], ORPHAN),
@@ -86,23 +100,6 @@ const UNSEEN: &[(&str, &[&str], &str)] = &[
         "cutter_governance.run_fence",
         &["epoch", "holder", "backend_pids", "taken_at", ADDED],
         "who drives now, not what was decided",
-    ),
-    (
-        "cutter_governance.run_effect",
-        &["effect_id", "fence_epoch", "facts", "payload_sha256"],
-        "what the gate saw then, and the name of the row; of write_verify the request too, which holds a signature that is stored only where it fails",
-    ),
-    (
-        "cutter_governance.cut_change_set",
-        &["created_xid", "idempotency_key"],
-        "served the transaction that made it, and is served",
-    ),
-    ("cutter_governance.review_decision", &["actor"], LABEL),
-    ("cutter_governance.manifest_envelope", &["actor"], LABEL),
-    (
-        "cutter_governance.decision_backlog_history",
-        &["actor", "history_id"],
-        "a label, and the name of a row; but for what the requests of effects hold of them",
     ),
 ];
 
@@ -113,8 +110,8 @@ const STORED_AT: &str = "when it was stored, by the server's clock: nothing else
 const QUEUE: &str = "who works on what, and when; what was decided and cut stands in the run's own rows";
 const LEDGER: &str = "an embedder's commands: it knows what they mean";
 const RUN_STORE: &str = "the runs' records where they are kept in the database: each revision has its digest and chain, which verify checks there";
-const REQUEST: &str = "the pipeline around runs: it follows what the run's own rows say, and decides nothing";
-const LABEL: &str = "a label for people: separation of duties compares logins and keys";
+const REQUEST: &str =
+    "labels, and times of the pipeline around runs: what is cut is compared with the run's own rows";
 
 /// How the list calls a row that was added.
 const ADDED: &str = "(a row added)";
@@ -233,6 +230,17 @@ fn world() -> (Deployment, String) {
     let _ = d.run(&[&arguments[..], &["--key", key.to_str().unwrap()]].concat()).exits(0);
     let _ = d.resume(&refused);
     d.register("QUEUED", &law(2, "queued"));
+    let file = d.path("asked.md");
+    std::fs::write(&file, law(2, "asked")).unwrap();
+    let added = d.run(&["request", "add", file.to_str().unwrap(), "--source-kind", "file"]).exits(0);
+    let id = added.text("/cut_request_id").to_owned();
+    for (step, more) in [
+        ("copy", &[][..]),
+        ("mark", &["--document-id", "ASKED"][..]),
+        ("verify-mark", &["--approve", "--approval-doc", "reviews/asked.md"][..]),
+    ] {
+        let _ = d.run(&[&["request", step, "--request-id", &id], more].concat()).exits(0);
+    }
     let _ = d.run(&["queue", "add", "--document-id", "QUEUED"]).exits(0);
     (d, run_id)
 }

@@ -11,6 +11,7 @@ use cutter_core::port::PortResult;
 use cutter_core::port::ask::AskWrite;
 use cutter_core::port::database::{Begun, Executor, Fence, Registered, SourceRegistration};
 use cutter_core::port::effect::{EffectContext, EffectName, ExecutorEffect, ReviewVerdict};
+use cutter_core::port::statement::StatementSignature;
 use cutter_core::sidecar::Mode;
 use cutter_pg::login::Login;
 use cutter_pg::testing::TestServer;
@@ -34,6 +35,15 @@ impl Executor for Late {
     }
     async fn open_ask(&self, fence: &Fence, ask: &AskWrite) -> PortResult<()> {
         self.0.open_ask(fence, ask).await
+    }
+
+    async fn store_statement(
+        &self,
+        fence: &Fence,
+        body: &str,
+        signature: &StatementSignature,
+    ) -> PortResult<()> {
+        self.0.store_statement(fence, body, signature).await
     }
 
     async fn begin(&self, cx: &EffectContext, effect: &ExecutorEffect) -> PortResult<Begun> {

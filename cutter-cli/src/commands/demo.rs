@@ -312,8 +312,12 @@ fn finish(
     opened: &Opened,
 ) -> Outcome {
     tell.step("Verify everything from the evidence", &format!("cutter verify --run-id {run_id}"));
-    let args =
-        VerifyArgs { run: RunArg { run_id: run_id.clone() }, no_database: false, approver: Vec::new() };
+    let args = VerifyArgs {
+        run: RunArg { run_id: run_id.clone() },
+        no_database: false,
+        approver: Vec::new(),
+        statement: None,
+    };
     let verified = verify::verify_with(&demo_config(cx)?, &args)?;
     for check in verified.checks.iter().map(|judged| &judged.check).filter(|c| !c.ok) {
         tell.say(format!("{}: expected {}, observed {}", check.invariant, check.expected, check.observed));

@@ -3,11 +3,13 @@
 mod documents;
 mod gather;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use cutter_core::inspect::verify::{Allowed, Answer, Judged, LIMITS, NotChecked, Verification};
+use cutter_core::statement::envelope;
 use serde::Serialize;
+use serde_json::Value;
 
 pub(crate) use self::gather::stored;
 use self::gather::{Text, gather};
@@ -18,6 +20,9 @@ use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{BAD, DIM, GOOD, HEAD, WARN, name, paint};
 use crate::wire;
+
+/// What a verification without the database calls it.
+pub(super) const DATABASE: &str = "the database";
 
 /// Re-check a run from its evidence.
 ///
@@ -37,6 +42,7 @@ Examples:
   cutter verify --run-id RUN
   cutter verify --run-id RUN -v                 # every check, passed ones too
   cutter verify --run-id RUN --approver ada.asc # believe nobody else's approval
+  cutter verify --run-id RUN --statement run.dsse.json
   CUTTER_KB_DIR=/mnt/kb CUTTER_DSN_READER=postgres://… cutter verify --run-id RUN --json")]
 pub(crate) struct VerifyArgs {
     #[command(flatten)]
@@ -47,6 +53,9 @@ pub(crate) struct VerifyArgs {
     /// An approver's public key, brought along: only approvals by such keys count. May be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) approver: Vec<PathBuf>,
+    /// Write the statement that the run made when it was closed, as a DSSE envelope, to this file.
+    #[arg(long, value_name = "FILE", conflicts_with = "no_database")]
+    pub(crate) statement: Option<PathBuf>,
 }
 
 /// The verdict.
@@ -64,6 +73,9 @@ pub(crate) struct Verified {
     pub(crate) checks: Vec<Judged>,
     /// What could not be looked at, and so was not checked.
     pub(crate) not_checked: Vec<NotChecked>,
+    /// What the run said of itself when it was closed, as a DSSE envelope.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    statement: Option<Value>,
     /// New foundings of the policy, and what of it does not hold.
     notices: Vec<String>,
     /// What no check can show.
@@ -72,12 +84,32 @@ pub(crate) struct Verified {
 
 pub(crate) fn run(cx: &Context, args: &VerifyArgs) -> Outcome {
     let verified = verify_with(&cx.config()?, args)?;
+    if let Some(path) = &args.statement {
+        write_statement(path, &verified)?;
+    }
     let exit = match verified.answer {
         Answer::Holds => Exit::DONE,
         Answer::Fails => Exit::EVIDENCE,
         Answer::Incomplete => Exit::INCOMPLETE,
     };
     cx.out.result_as(exit, || people(cx, &verified), &verified)
+}
+
+/// The envelope, for a checker's own tools.
+fn write_statement(path: &Path, verified: &Verified) -> Result<(), Failure> {
+    let Some(statement) = &verified.statement else {
+        if let Some(item) = verified.not_checked.iter().find(|item| item.item == DATABASE) {
+            return Err(Failure::usage(format!("the statement stands in the database: {}", item.why))
+                .next(format!("cutter verify --run-id {}", verified.run_id)));
+        }
+        return Err(Failure::usage(format!(
+            "{}: this run made no statement: it is not closed, or was closed before statements were made",
+            verified.run_id
+        ))
+        .next(format!("cutter verify --run-id {}", verified.run_id)));
+    };
+    std::fs::write(path, format!("{statement}\n"))
+        .map_err(|e| Failure::usage(format!("{}: {e}", path.display())))
 }
 
 /// Reads and judges.
@@ -94,6 +126,7 @@ pub(crate) fn verify_with(config: &Config, args: &VerifyArgs) -> Result<Verified
         text: gathered.text,
         checks: verification.checks,
         not_checked: verification.not_checked,
+        statement: gathered.statement.map(|said| envelope(&said.body, &said.signatures)),
         notices: gathered.notices,
         limits: LIMITS,
     })

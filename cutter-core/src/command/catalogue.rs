@@ -10,6 +10,10 @@
 
 use alloc::format;
 
+mod reads;
+
+pub use reads::READS;
+
 use super::{CommandKey, InvalidCommand};
 use crate::port::effect::{EffectKey, EffectName};
 
@@ -104,6 +108,22 @@ pub const SIDE_EFFECTS: &[SideEffect] = &[
         "`review_decision`, `review_approval`, `decision_backlog_history`, `run_effect`, one transaction",
         "no write",
         "another approval of the ask is refused",
+    ),
+    effect(
+        "run.statement",
+        "Executor.store_statement",
+        "run id",
+        "`run_statement`, the executor's `statement_signature`, one transaction",
+        "no write",
+        "`Conflict`",
+    ),
+    effect(
+        "run.statement_signature",
+        "Verifier.sign_statement",
+        "run id",
+        "the verifier's `statement_signature`",
+        "no write",
+        "the one that stands, stands",
     ),
     effect(
         "source.register",
@@ -406,68 +426,6 @@ const fn of_holder(kind: &'static str, operation: &'static str, replay: &'static
         "`lease.token`: nothing is written",
     )
 }
-
-/// The ports' methods that are reads: they are no commands, and leave nothing in any ledger.
-pub const READS: &[&str] = &[
-    "Backlog.list",
-    "Backlog.entries",
-    "Backlog.show",
-    "Backlog.history",
-    "Backlog.promotable",
-    "BackupStream.next",
-    "BackupStream.finish",
-    "BackupSource.open",
-    "BackupTarget.probe",
-    "BackupTarget.rehash",
-    "Clock.sleep",
-    "CommandLedger.get",
-    "CommandLedger.attempts",
-    "CommandLedger.unsettled",
-    "CutRequests.get",
-    "CutRequests.of_run",
-    "CutRequests.list",
-    "CutRequests.timeline",
-    "CutRequests.staging",
-    "CutRequests.staged_bytes",
-    "KnowledgeBase.read",
-    "KnowledgeBase.list",
-    "KnowledgeBase.index_line",
-    "Reader.check_schema",
-    "Reader.open_asks",
-    "Reader.now",
-    "Reader.source",
-    "Reader.source_text",
-    "Reader.vocabulary",
-    "Reader.policy",
-    "Reader.survey",
-    "Reader.grants",
-    "Reader.migration_moves",
-    "Reader.effect",
-    "Reader.structural",
-    "Reader.versions",
-    "Reader.units",
-    "Reader.rows",
-    "Reader.rows_digest",
-    "Reader.asks",
-    "Reader.evidence",
-    "RunStore.load",
-    "RunStore.load_many",
-    "RunStore.load_revision",
-    "RunStore.history",
-    "RunStore.lock_holder",
-    "RunStore.stop_request",
-    "RunStore.latest_claim",
-    "RunStore.list",
-    "SignatureVerifier.observe",
-    "SignatureVerifier.observe_with",
-    "Signer.public_key",
-    "WorkQueue.attempts",
-    "WorkQueue.item",
-    "WorkQueue.item_by_key",
-    "WorkQueue.list",
-    "WorkQueue.statistics",
-    "WorkQueue.wait",
-];
 
 /// The kind of a run's effect. A new effect does not compile without one.
 #[must_use]

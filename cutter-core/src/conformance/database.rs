@@ -6,6 +6,7 @@ mod chain;
 mod constraints;
 mod fencing;
 mod sources;
+mod statements;
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -23,6 +24,7 @@ use chain::*;
 use constraints::*;
 use fencing::*;
 use sources::*;
+use statements::*;
 
 /// Loses the answer of the next COMMIT; the argument says whether the commit takes place.
 pub type LoseAnswer = Box<dyn Fn(bool) + Send + Sync>;
@@ -104,6 +106,7 @@ where
             a_decision_without_a_fence_leaves_what_an_effect_leaves,
             a_decision_is_refused_where_the_ask_is_closed_or_refused,
             an_approval_of_no_ask_is_not_relied_on,
+            a_statement_is_made_once_about_what_is_in_force,
         ]
     )
 }

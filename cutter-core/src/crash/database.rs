@@ -21,6 +21,7 @@ use crate::port::database::{
     SourceFacts, SourceRegistration, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow, Verdict,
     Verifier, VersionCut, WriteVerifyWrite,
 };
+use crate::port::statement::{StatementSignature, StoredStatement};
 use crate::vocabulary::Vocabulary;
 
 const PORT: &str = "database";
@@ -102,6 +103,10 @@ impl Reader for Struck<dyn Reader> {
         self.life.call(PORT, "rows", self.inner.rows(run_id)).await
     }
 
+    async fn statement(&self, run_id: &RunId) -> PortResult<Option<StoredStatement>> {
+        self.life.call(PORT, "statement", self.inner.statement(run_id)).await
+    }
+
     async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>> {
         self.life.call(PORT, "rows_digest", self.inner.rows_digest(change_set_id)).await
     }
@@ -113,6 +118,15 @@ impl Reader for Struck<dyn Reader> {
 
 #[async_trait]
 impl Executor for Struck<dyn Executor> {
+    async fn store_statement(
+        &self,
+        fence: &Fence,
+        body: &str,
+        signature: &StatementSignature,
+    ) -> PortResult<()> {
+        self.life.call(PORT, "store_statement", self.inner.store_statement(fence, body, signature)).await
+    }
+
     async fn register_source(&self, registration: &SourceRegistration) -> PortResult<Registered> {
         self.life.call(PORT, "register_source", self.inner.register_source(registration)).await
     }
@@ -147,6 +161,10 @@ impl Reviewer for Struck<dyn Reviewer> {
 
 #[async_trait]
 impl Verifier for Struck<dyn Verifier> {
+    async fn sign_statement(&self, fence: &Fence, signature: &StatementSignature) -> PortResult<()> {
+        self.life.call(PORT, "sign_statement", self.inner.sign_statement(fence, signature)).await
+    }
+
     async fn begin(&self, cx: &EffectContext, effect: &WriteVerifyWrite) -> PortResult<Begun> {
         begun(&self.life, cx, self.inner.begin(cx, effect)).await
     }

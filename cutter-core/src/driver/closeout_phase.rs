@@ -1,8 +1,9 @@
 //! closeout: the final report, the line in the runs index, the final sidecar.
 //!
-//! The twelve earlier documents are read again first. Then time, index line and report are
-//! fixed in one write; the report is uploaded, the line appended, and only then is the run
-//! final. A run that died after its line was appended is completed by resume.
+//! The twelve earlier documents are read again first. Then time, index line, statement and report
+//! are fixed in one write; the report is uploaded, the statement stored with both signatures, the
+//! line appended, and only then is the run final. A run that died after its line was appended is
+//! completed by resume.
 
 use alloc::borrow::ToOwned;
 use alloc::format;
@@ -12,6 +13,7 @@ use alloc::vec::Vec;
 
 use super::enter::Acted;
 use super::run::{Halt, Run};
+use super::statement::statement_lines;
 use crate::digest::Digest;
 use crate::gate::closeout;
 use crate::key::{self, DerivedKey, MintedKey, PhaseKey};
@@ -22,6 +24,7 @@ use crate::port::PortErrorKind;
 use crate::port::knowledge_base::AppendOutcome;
 use crate::report::FinalSections;
 use crate::sidecar::Artifact;
+use crate::statement;
 use crate::stop::StopReason;
 
 impl Run<'_> {
@@ -44,6 +47,13 @@ impl Run<'_> {
             sidecar_final_ready: self.earlier_keys().is_some(),
         });
         self.pin("index_line", &line);
+        let mut diff = self.pinned(&["change_set_id", "unit_set_digest"]);
+        if self.live() {
+            let body = self.statement_body().await?;
+            self.pin(statement::PIN, statement::digest(&body));
+            diff.extend(statement_lines(&body));
+            self.statement = Some(body);
+        }
         let backup = self.sidecar.backup.as_ref();
         let preserved = backup.map(|b| Artifact {
             path: "pre_write.gpg".to_owned(),
@@ -59,8 +69,9 @@ impl Run<'_> {
             work: vec![
                 format!("read {} documents again and compared their hashes", KB_DOCUMENTS_PER_RUN - 1),
                 "fixed the time of closing and the line of the runs index".to_owned(),
+                "digested the run's rows of each table, and made the statement that names them".to_owned(),
             ],
-            diff: self.pinned(&["change_set_id", "unit_set_digest"]),
+            diff,
             artifacts,
             verdict: self.verdict("closeout_reported"),
             closing: Some(self.closing()),

@@ -54,6 +54,7 @@ impl Run<'_> {
         }
         let filed = self.upload().await?;
         if phase == Phase::Closeout {
+            self.make_statement().await?;
             self.append_index().await?;
         }
         self.advance(phase, filed).await

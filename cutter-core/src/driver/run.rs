@@ -148,6 +148,8 @@ pub(super) struct Run<'p> {
     pub(super) left: Option<Box<Sidecar>>,
     /// What was heard while the transaction at hand was open.
     pub(super) heard: Heard,
+    /// The body of the statement that the final report names.
+    pub(super) statement: Option<String>,
     last_tick: Timestamp,
     _lock: Box<dyn RunLock>,
 }
@@ -173,6 +175,7 @@ impl<'p> Run<'p> {
             adopting: true,
             left: None,
             heard: Heard::default(),
+            statement: None,
             last_tick,
             _lock: lock,
         }

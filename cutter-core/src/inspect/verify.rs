@@ -18,6 +18,7 @@ mod database;
 mod found;
 mod rows;
 mod standing;
+mod statement;
 mod world;
 
 pub use answer::{Answer, Judged, NotChecked, Verification};
@@ -27,6 +28,7 @@ pub use database::{database, rows_signed};
 pub use found::Found;
 pub use rows::rows;
 pub use standing::{Taken, consumed_standing, standing};
+pub use statement::{StatementFacts, statement};
 pub use world::{no_strays, phase_documents, reached_by_documents, reached_by_evidence, record_is_newest};
 
 use super::claims::Claims;

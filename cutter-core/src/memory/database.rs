@@ -13,20 +13,22 @@ use alloc::vec::Vec;
 use async_trait::async_trait;
 use uuid::Uuid;
 
+use super::evidence::evidence;
 use super::rows::{DocumentRow, FenceRow, Lifecycle, Tables, UnitRecord, VersionRow};
 use super::transaction::{Effect, Performed, Written, assert_fence, perform, record};
 use super::world::{Data, Process};
-use super::{asks, observe};
+use super::{asks, observe, snapshot, statement};
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::policy::PolicyRecord;
 use crate::port::ask::{AnswerWrite, AskWrite, DecisionWrite, OpenAsk, StoredAsk};
 use crate::port::database::{
     Begun, CutState, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
-    GrantSnapshot, PendingEffect, Reader, Registered, ReviewWrite, Reviewer, RunEvidence, SourceFacts,
-    SourceRegistration, SourceVersionFacts, StoredApproval, StoredSignature, StructuralFacts, Survey,
-    SurveyScope, UnitQuery, UnitRow, UnitScope, Verdict, Verifier, VersionCut, WriteVerifyWrite,
+    GrantSnapshot, PendingEffect, Reader, Registered, ReviewWrite, Reviewer, RunEvidence, RunRows,
+    SourceFacts, SourceRegistration, SourceVersionFacts, StructuralFacts, Survey, SurveyScope, UnitQuery,
+    UnitRow, UnitScope, Verdict, Verifier, VersionCut, WriteVerifyWrite,
 };
+use crate::port::statement::{StatementSignature, StoredStatement};
 use crate::port::{PortError, PortErrorKind, PortResult};
 use crate::vocabulary::Vocabulary;
 
@@ -114,6 +116,14 @@ impl Reader for MemoryDatabase {
 
     async fn open_asks(&self, _since: Option<jiff::Timestamp>) -> PortResult<Vec<OpenAsk>> {
         self.0.call(PORT, "open_asks", |data| Ok(asks::open_asks(&data.tables, data.now)))
+    }
+
+    async fn rows(&self, run_id: &RunId) -> PortResult<Option<RunRows>> {
+        self.0.call(PORT, "rows", |data| Ok(Some(snapshot::rows_of(&data.tables, run_id))))
+    }
+
+    async fn statement(&self, run_id: &RunId) -> PortResult<Option<StoredStatement>> {
+        self.0.call(PORT, "statement", |data| Ok(data.tables.statements.get(run_id).cloned()))
     }
 
     async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>> {
@@ -217,75 +227,6 @@ fn units(tables: &Tables, query: &UnitQuery) -> Vec<UnitRow> {
         .collect()
 }
 
-fn evidence(tables: &Tables, run_id: &RunId) -> RunEvidence {
-    let mut effects: Vec<_> = tables.effects.values().filter(|e| e.key.run_id == *run_id).cloned().collect();
-    effects.sort_by(|a, b| {
-        (a.at, a.key.effect.as_str(), a.key.occurrence).cmp(&(b.at, b.key.effect.as_str(), b.key.occurrence))
-    });
-    let entry = tables.entries.values().find(|e| e.run_id == *run_id && e.kind == "manifest");
-    let history = tables
-        .history
-        .iter()
-        .filter(|h| entry.is_some_and(|e| e.entry_id == h.entry_id))
-        .map(|h| {
-            let from = h.from_state.map_or("", |s| s.as_str());
-            (from.to_string(), h.to_state.as_str().to_string())
-        })
-        .collect();
-    let used_by = |id: &Uuid| tables.approval_uses.get(id).map(|u| u.used_by.effect.as_str().to_string());
-    RunEvidence {
-        fence_epoch: tables.fences.get(run_id).map(|f| f.epoch),
-        effects,
-        entry_status: entry.map(|e| e.status.as_str().to_string()),
-        history,
-        signatures: tables
-            .signatures
-            .values()
-            .filter(|s| s.run_id == *run_id)
-            .map(|s| StoredSignature {
-                signature_id: s.signature_id,
-                duty: s.duty.clone(),
-                payload: s.payload.clone(),
-                public_key: s.public_key.clone(),
-                signature: s.signature.clone(),
-                recorded_at: None,
-            })
-            .collect(),
-        approvals: tables
-            .approvals
-            .values()
-            .filter(|a| a.run_id == *run_id)
-            .map(|a| StoredApproval {
-                approval_id: a.approval_id,
-                gate: a.gate.clone(),
-                sha256: a.sha256,
-                nonce: a.nonce.clone(),
-                fingerprint: a.fingerprint.clone(),
-                decision: a.decision,
-                actor: a.actor.clone(),
-                document: a.document.clone(),
-                approval_kb_id: a.approval_kb_id.clone(),
-                expires: a.expires,
-                at: a.at,
-                used_by: used_by(&a.approval_id),
-                recorded_at: None,
-            })
-            .collect(),
-        voided: tables.voids.values().any(|v| v.run_id == *run_id),
-        verify_results: tables
-            .verify_results
-            .values()
-            .filter(|v| v.run_id == *run_id)
-            .map(|v| (v.verify_result_id, v.passed))
-            .collect(),
-        enacted_log_rows: tables
-            .log
-            .values()
-            .filter(|l| l.run_id == *run_id && l.to_status == Lifecycle::Enacted)
-            .count() as u64,
-    }
-}
-
 #[async_trait]
 impl Executor for MemoryDatabase {
     async fn register_source(&self, registration: &SourceRegistration) -> PortResult<Registered> {
@@ -311,6 +252,18 @@ impl Executor for MemoryDatabase {
                 epoch: row.epoch,
                 holder,
             })
+        })
+    }
+
+    async fn store_statement(
+        &self,
+        fence: &Fence,
+        body: &str,
+        signature: &StatementSignature,
+    ) -> PortResult<()> {
+        self.0.call(PORT, "store_statement", |data| {
+            assert_fence(&data.tables, fence, "store_statement")?;
+            statement::store(&mut data.tables, fence, body, signature)
         })
     }
 
@@ -410,6 +363,13 @@ impl Reviewer for MemoryDatabase {
 
 #[async_trait]
 impl Verifier for MemoryDatabase {
+    async fn sign_statement(&self, fence: &Fence, signature: &StatementSignature) -> PortResult<()> {
+        self.0.call(PORT, "sign_statement", |data| {
+            assert_fence(&data.tables, fence, "sign_statement")?;
+            statement::sign(&mut data.tables, &fence.run_id, signature)
+        })
+    }
+
     async fn begin(&self, cx: &EffectContext, effect: &WriteVerifyWrite) -> PortResult<Begun> {
         self.open(cx, Effect::WriteVerify(effect.clone()))
     }

@@ -21,6 +21,7 @@ use crate::machine::backlog::BacklogState;
 use crate::port::ask::StoredAsk;
 pub(super) use crate::port::database::Lifecycle;
 use crate::port::effect::{EffectKey, EffectRecord, ReviewVerdict};
+use crate::port::statement::StoredStatement;
 
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct DocumentRow {
@@ -268,6 +269,7 @@ pub(super) struct Tables {
     pub(super) envelopes: BTreeMap<Uuid, EnvelopeRow>,
     pub(super) verify_results: BTreeMap<Uuid, VerifyRow>,
     pub(super) log: BTreeMap<Uuid, LogRow>,
+    pub(super) statements: BTreeMap<RunId, StoredStatement>,
     pub(super) requests: BTreeMap<Uuid, CutRequest>,
     /// In order of insertion.
     pub(super) request_transitions: Vec<Transition>,

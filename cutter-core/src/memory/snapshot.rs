@@ -7,11 +7,58 @@ use alloc::vec::Vec;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::rows::Tables;
 use super::world::World;
+use crate::id::RunId;
+use crate::port::database::RunRows;
 
 fn rows<'a, T: Serialize + 'a>(rows: impl Iterator<Item = &'a T>) -> Value {
     rows.map(|row| serde_json::to_value(row).unwrap_or_else(|error| Value::String(error.to_string())))
         .collect()
+}
+
+/// The tables whose rows are of runs. Effects without the epoch that committed them.
+fn of_runs(tables: &Tables) -> [(&'static str, Value); 16] {
+    let effects = tables.effects.values().map(|effect| {
+        let mut value = serde_json::to_value(effect).unwrap_or_default();
+        if let Some(object) = value.as_object_mut() {
+            object.remove("fence_epoch");
+        }
+        value
+    });
+    [
+        ("run_effect", effects.collect()),
+        ("decision_backlog_entry", rows(tables.entries.values())),
+        ("decision_backlog_history", rows(tables.history.iter())),
+        ("decision_backlog_sweep_log", rows(tables.sweeps.values())),
+        ("review_decision", rows(tables.decisions.values())),
+        ("approval", rows(tables.approvals.values())),
+        ("approval_use", rows(tables.approval_uses.values())),
+        ("approval_ask", rows(tables.asks.values())),
+        ("cut_change_set", rows(tables.change_sets.values())),
+        ("change_set_void", rows(tables.voids.values())),
+        ("information_unit", rows(tables.units.values())),
+        ("dot_pair_signature", rows(tables.signatures.values())),
+        ("manifest_envelope", rows(tables.envelopes.values())),
+        ("verify_result", rows(tables.verify_results.values())),
+        ("iu_lifecycle_log", rows(tables.log.values())),
+        ("run_statement", rows(tables.statements.values())),
+    ]
+}
+
+/// The rows that a run left. Its statement is about them, and none of them.
+pub(super) fn rows_of(tables: &Tables, run_id: &RunId) -> RunRows {
+    let own = |row: &&Value| {
+        let places = ["/run_id", "/key/run_id", "/asked/ask/required/run_id"];
+        places.iter().any(|place| row.pointer(place).and_then(Value::as_str) == Some(run_id.as_str()))
+    };
+    let of = |(table, rows): (&'static str, Value)| {
+        let rows = rows.as_array().into_iter().flatten().filter(own);
+        let rows = rows.filter_map(|row| serde_json::from_value(row.clone()).ok()).collect();
+        (table.to_string(), rows)
+    };
+    let tables = of_runs(tables).into_iter().filter(|(table, _)| *table != "run_statement");
+    RunRows(tables.map(of).collect())
 }
 
 impl World {
@@ -23,32 +70,11 @@ impl World {
     pub fn snapshot(&self) -> String {
         let inner = self.lock();
         let tables = &inner.data.tables;
-        let effects = tables.effects.values().map(|effect| {
-            let mut value = serde_json::to_value(effect).unwrap_or_default();
-            if let Some(object) = value.as_object_mut() {
-                object.remove("fence_epoch");
-            }
-            value
-        });
-        let mut all = Map::new();
+        let mut all: Map<String, Value> =
+            of_runs(tables).into_iter().map(|(table, rows)| (table.to_string(), rows)).collect();
         let mut put = |name: &str, value: Value| all.insert(name.to_string(), value);
         put("source_document", rows(tables.documents.values()));
         put("source_version", rows(tables.versions.values()));
-        put("run_effect", effects.collect());
-        put("decision_backlog_entry", rows(tables.entries.values()));
-        put("decision_backlog_history", rows(tables.history.iter()));
-        put("decision_backlog_sweep_log", rows(tables.sweeps.values()));
-        put("review_decision", rows(tables.decisions.values()));
-        put("approval", rows(tables.approvals.values()));
-        put("approval_use", rows(tables.approval_uses.values()));
-        put("approval_ask", rows(tables.asks.values()));
-        put("cut_change_set", rows(tables.change_sets.values()));
-        put("change_set_void", rows(tables.voids.values()));
-        put("information_unit", rows(tables.units.values()));
-        put("dot_pair_signature", rows(tables.signatures.values()));
-        put("manifest_envelope", rows(tables.envelopes.values()));
-        put("verify_result", rows(tables.verify_results.values()));
-        put("iu_lifecycle_log", rows(tables.log.values()));
         put("cut_request", rows(tables.requests.values()));
         put("cut_request_transition", rows(tables.request_transitions.iter()));
         put("iu_staging_record", rows(tables.staging.values()));

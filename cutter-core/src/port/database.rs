@@ -33,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::PortResult;
+use super::statement::{StatementSignature, StoredStatement};
 use crate::digest::Digest;
 use crate::id::RunId;
 use crate::policy::PolicyRecord;
@@ -374,6 +375,8 @@ pub trait Reader: Send + Sync {
     async fn rows(&self, _run_id: &RunId) -> PortResult<Option<RunRows>> {
         Ok(None)
     }
+    /// The statement that a run made when it was closed, with its signatures; `None` if it made none.
+    async fn statement(&self, run_id: &RunId) -> PortResult<Option<StoredStatement>>;
     /// The digest of a change set's rows as they are stored ([`crate::rows`]); `None` if there is no
     /// such change set.
     async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>>;
@@ -413,6 +416,15 @@ pub trait Executor: Send + Sync {
     /// Stores an ask under the fence. The same ask again is fine; another one at the same gate and
     /// occurrence is `Conflict`. Durable on return.
     async fn open_ask(&self, fence: &Fence, ask: &AskWrite) -> PortResult<()>;
+    /// Stores the statement of a run whose units are in force, under the fence, with the executor's
+    /// signature. The same one again is fine; another one is `Conflict`; one about another text or
+    /// other units, or of a run that has nothing in force, is `Denied`. Durable on return.
+    async fn store_statement(
+        &self,
+        fence: &Fence,
+        body: &str,
+        signature: &StatementSignature,
+    ) -> PortResult<()>;
     /// Performs an effect up to, not including, COMMIT. Leg A and enactment are refused (`Denied` or
     /// `Conflict`) where the approval answers no stored ask, or a refusal of that ask is stored that
     /// is not late.
@@ -440,6 +452,10 @@ pub trait Reviewer: Send + Sync {
 /// The principal that stores the verdict on what was written (G-VERIFY-SOD).
 #[async_trait]
 pub trait Verifier: Send + Sync {
+    /// Adds the verifier's signature to the stored statement, under the fence; where one stands, no
+    /// write. Refused (`Denied`) where there is no statement, or its own key signed that already.
+    /// Durable on return.
+    async fn sign_statement(&self, fence: &Fence, signature: &StatementSignature) -> PortResult<()>;
     /// As [`Executor::begin`].
     async fn begin(&self, cx: &EffectContext, effect: &WriteVerifyWrite) -> PortResult<Begun>;
 }

@@ -4,7 +4,8 @@
 //! (a uuid's own order is that of its bytes; text keys are `COLLATE "C"`). Large texts travel in
 //! pieces in a section of their own, so that no row is ever as large as a document.
 //!
-//! Not in the list: fences and effects (they say who drives, not what stands); the queue; cut
+//! Not in the list: fences and effects (they say who drives, not what stands); what closed runs said of
+//! themselves; the queue; cut
 //! requests and their staged bytes, which go their own way while a run waits and must be no drift of
 //! it (their staging records carry no document id); the list of expected grants and the record of
 //! migrations (both made by the migrations); and `cut_change_set.created_xid`, a number that means

@@ -21,6 +21,7 @@ use cutter_core::port::database::{
 use cutter_core::port::environment::{Observer, Progress};
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
 use cutter_core::port::run_store::{Claim, LockHolder, RunLock, RunStore, StopRequest, StoredRevision};
+use cutter_core::port::statement::{StatementSignature, StoredStatement};
 use cutter_core::port::{CasOutcome, PortResult};
 use cutter_core::vocabulary::Vocabulary;
 use uuid::Uuid;
@@ -232,6 +233,10 @@ impl Reader for Metered<dyn Reader> {
         self.meter.timed("reader.rows", self.inner.rows(run_id)).await
     }
 
+    async fn statement(&self, run_id: &RunId) -> PortResult<Option<StoredStatement>> {
+        self.meter.timed("reader.statement", self.inner.statement(run_id)).await
+    }
+
     async fn rows_digest(&self, set: Uuid) -> PortResult<Option<Digest>> {
         self.meter.timed("reader.rows_digest", self.inner.rows_digest(set)).await
     }
@@ -280,6 +285,18 @@ impl Meter {
 
 #[async_trait]
 impl Executor for Metered<dyn Executor> {
+    async fn store_statement(
+        &self,
+        fence: &Fence,
+        body: &str,
+        signature: &StatementSignature,
+    ) -> PortResult<()> {
+        let stored = self.inner.store_statement(fence, body, signature);
+        self.meter.timed("executor.store_statement", stored).await?;
+        self.meter.commits();
+        Ok(())
+    }
+
     async fn register_source(&self, registration: &SourceRegistration) -> PortResult<Registered> {
         self.meter.timed("executor.register_source", self.inner.register_source(registration)).await
     }
@@ -326,6 +343,12 @@ impl Reviewer for Metered<dyn Reviewer> {
 
 #[async_trait]
 impl Verifier for Metered<dyn Verifier> {
+    async fn sign_statement(&self, fence: &Fence, signature: &StatementSignature) -> PortResult<()> {
+        self.meter.timed("verifier.sign_statement", self.inner.sign_statement(fence, signature)).await?;
+        self.meter.commits();
+        Ok(())
+    }
+
     async fn begin(&self, cx: &EffectContext, effect: &WriteVerifyWrite) -> PortResult<Begun> {
         self.meter.begun(cx, self.inner.begin(cx, effect)).await
     }

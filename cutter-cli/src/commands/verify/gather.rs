@@ -4,11 +4,13 @@
 use std::collections::BTreeMap;
 
 use cutter_core::approval::{ApprovalPolicy, Approver};
+use cutter_core::digest::Digest;
 use cutter_core::gate::Check;
 use cutter_core::id::RunId;
 use cutter_core::inspect::Claims;
 use cutter_core::inspect::verify::{
-    self, Allowed, ApprovalFact, Approvals, AskSources, DatabaseFacts, NotChecked, RecordFacts, Taken,
+    self, Allowed, ApprovalFact, Approvals, AskSources, DatabaseFacts, NotChecked, RecordFacts,
+    StatementFacts, Taken,
 };
 use cutter_core::machine::run::Stage;
 use cutter_core::naming::RUNS_INDEX_PATH;
@@ -16,12 +18,15 @@ use cutter_core::policy::Chain;
 use cutter_core::port::ask::{StoredAnswer, StoredAsk};
 use cutter_core::port::database::{Reader as _, RunEvidence, RunRows, UnitQuery, UnitScope};
 use cutter_core::port::signer::{Duty, SignatureVerifier as _};
+use cutter_core::port::statement::StoredStatement;
 use cutter_core::sidecar::Sidecar;
+use cutter_core::statement::{Before, Material, version_before};
 use cutter_kb::openpgp::{PublicKey, Recipient};
 use cutter_kb::ports::KeyRing;
 use cutter_pg::PgDatabase;
 use futures_executor::block_on;
 
+use super::DATABASE;
 use super::documents::{self, answers, filed, texts};
 use crate::commands::sovereign::RunFolder;
 use crate::commands::unit::read_all;
@@ -39,6 +44,8 @@ pub(super) struct Gathered {
     pub(super) text: Text,
     /// What everybody who relies on the policy must read.
     pub(super) notices: Vec<String>,
+    /// What the run said of itself when it was closed.
+    pub(super) statement: Option<StoredStatement>,
 }
 
 /// What the database holds of the run.
@@ -47,6 +54,7 @@ struct Stored {
     evidence: RunEvidence,
     rows: Option<RunRows>,
     asks: Vec<StoredAsk>,
+    statement: Option<StoredStatement>,
 }
 
 /// Over which text.
@@ -98,7 +106,7 @@ fn once(
     let chain = if database.is_some() { wire::policy::chain(config)? } else { Chain::default() };
     let policy = policy(config, &chain, &mut out);
     if !with_database {
-        out.open("the database", "left out as asked", format!("cutter verify --run-id {run_id}"));
+        out.open(DATABASE, "left out as asked", format!("cutter verify --run-id {run_id}"));
     }
     let no_evidence = RunEvidence::default();
     let evidence = database.as_ref().map_or(&no_evidence, |stored| &stored.evidence);
@@ -218,7 +226,8 @@ fn reach(config: &Config, run_id: &RunId, out: &mut Gathered) -> Option<Stored> 
         block_on(database.check_schema())?;
         let (evidence, rows) = stored(&database, run_id)?;
         let asks = block_on(database.asks(run_id))?;
-        Ok(Stored { database, evidence, rows, asks })
+        let statement = block_on(database.statement(run_id))?;
+        Ok(Stored { database, evidence, rows, asks, statement })
     };
     match read() {
         Ok(found) => Some(found),
@@ -228,11 +237,7 @@ fn reach(config: &Config, run_id: &RunId, out: &mut Gathered) -> Option<Stored> 
             None
         }
         Err(failure) => {
-            out.open(
-                "the database",
-                failure.what,
-                "a login that reads: database.reader, or CUTTER_DSN_READER",
-            );
+            out.open(DATABASE, failure.what, "a login that reads: database.reader, or CUTTER_DSN_READER");
             None
         }
     }
@@ -314,7 +319,7 @@ fn judge_database(
     approvals: &[ApprovalFact],
     out: &mut Gathered,
 ) -> Result<(), Failure> {
-    let Stored { database, evidence, rows, .. } = stored;
+    let Stored { database, evidence, rows, statement, .. } = stored;
     // by the pin, else by what the database itself says of the run
     let of_rows = || {
         let sets = rows.as_ref()?.0.get("cut_change_set")?;
@@ -357,8 +362,75 @@ fn judge_database(
         out.checks.extend(checks);
         out.not_checked.extend(note);
     }
+    judge_statement(
+        config,
+        &database,
+        chain,
+        claims,
+        Said { statement, evidence: &evidence, rows: &rows, rows_digest },
+        out,
+    )?;
     let facts = DatabaseFacts { evidence, units, source, public_keys, rows, rows_digest };
     out.checks.extend(verify::database(claims, &facts));
+    Ok(())
+}
+
+/// A statement, and what it is compared with.
+struct Said<'a> {
+    statement: Option<StoredStatement>,
+    evidence: &'a RunEvidence,
+    rows: &'a Option<RunRows>,
+    rows_digest: Option<Digest>,
+}
+
+/// The statement that the run made when it was closed, against everything that it was made of.
+fn judge_statement(
+    config: &Config,
+    database: &PgDatabase,
+    chain: &Chain,
+    claims: &Claims,
+    said: Said<'_>,
+    out: &mut Gathered,
+) -> Result<(), Failure> {
+    let version = claims.pin("source_version_no");
+    let versions = block_on(database.versions(&claims.document_id))?;
+    let before = match version_before(&versions, &version) {
+        Some((version, set)) => block_on(database.rows_digest(set))?.map(|rows| Before { version, rows }),
+        None => None,
+    };
+    let no_rows = RunRows::default();
+    let expected = match (claims.pin("source_sha256").parse(), said.rows_digest) {
+        (Ok(source_sha256), Some(rows_digest)) => Material {
+            run_id: claims.run_id.as_str(),
+            document_id: &claims.document_id,
+            version: &version,
+            source_sha256,
+            rows_digest,
+            units: claims.pin("candidate_count").parse().unwrap_or_default(),
+            evidence: said.evidence,
+            rows: said.rows.as_ref().unwrap_or(&no_rows),
+            approvals: &claims.approvals,
+            before,
+        }
+        .body()
+        .map_err(|e| e.to_string()),
+        _ => Err("the rows of its units, or its text, are not there".to_owned()),
+    };
+    let own = |duty: Duty| {
+        let path = if duty == Duty::Executor { &config.keys.executor } else { &config.keys.verifier };
+        wire::duty_public_key(path).ok()
+    };
+    let key = |duty: Duty, at: Option<jiff::Timestamp>| {
+        let registered = at.and_then(|at| chain.duty_key_at(duty, at)).map(ToOwned::to_owned);
+        // A checker's own key that the policy never knew stays the one to compare with.
+        let own = own(duty).filter(|own| !chain.now().is_duty_key(duty, own));
+        own.or(registered)
+    };
+    let facts = StatementFacts { stored: said.statement.as_ref(), expected, key: &key };
+    let (checks, note) = verify::statement(claims, &facts);
+    out.checks.extend(checks);
+    out.not_checked.extend(note);
+    out.statement = said.statement;
     Ok(())
 }
 

@@ -62,7 +62,7 @@ pub struct Verification {
 }
 
 /// Failures (by the beginning of their names) that follow from others, wherever both are.
-const FOLLOWS: [(&str, &[&str]); 8] = [
+const FOLLOWS: [(&str, &[&str]); 10] = [
     (
         "verify.units.rows_digest",
         &[
@@ -88,6 +88,8 @@ const FOLLOWS: [(&str, &[&str]); 8] = [
     ("verify.source.region_sha", &["verify.source.sha256"]),
     ("verify.rows.run_effect", &["verify.rows.", "verify.signature.", "verify.approval."]),
     ("verify.signature.verifier_covers_executor", &["verify.signature.executor"]),
+    ("verify.statement.says", &["verify.approval.", "verify.source.", "verify.units."]),
+    ("verify.statement.tables", &["verify.rows."]),
 ];
 
 impl Verification {

@@ -1,0 +1,100 @@
+//! The statement of a run whose units are in force ([`crate::statement`]): made from what is stored,
+//! named by the final report, signed by both duties, stored once.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::run::{Halt, Run};
+use crate::digest::to_hex;
+use crate::port::PortErrorKind;
+use crate::port::signer::Duty;
+use crate::port::statement::StatementSignature;
+use crate::statement::{self, Before, Material, TableDigest};
+use crate::stop::StopReason;
+
+impl Run<'_> {
+    /// Its body, by what the database holds now.
+    pub(super) async fn statement_body(&self) -> Result<String, Halt> {
+        let (reader, run_id) = (&self.ports.reader, &self.sidecar.run_id);
+        let set = self.sidecar.pin_uuid("change_set_id")?;
+        let missing = || Halt::stop(StopReason::Internal, "the change set of this run has no rows");
+        let rows_digest = reader.rows_digest(set).await.map_err(|e| self.halt(e))?.ok_or_else(missing)?;
+        let evidence = reader.evidence(run_id).await.map_err(|e| self.halt(e))?;
+        let rows = reader.rows(run_id).await.map_err(|e| self.halt(e))?.unwrap_or_default();
+        let version = self.sidecar.context_pins.get("source_version_no").cloned().unwrap_or_default();
+        let material = Material {
+            run_id: run_id.as_str(),
+            document_id: &self.sidecar.document_id,
+            version: &version,
+            source_sha256: self.sidecar.pin_digest("source_sha256")?,
+            rows_digest,
+            units: self.pin_number("candidate_count")?,
+            evidence: &evidence,
+            rows: &rows,
+            approvals: &self.sidecar.sovereign_approvals,
+            before: self.version_before(&version).await?,
+        };
+        material.body().map_err(|e| Halt::stop(StopReason::Internal, e.to_string()))
+    }
+
+    /// The version that was in force before this one, with the root of its units.
+    async fn version_before(&self, version: &str) -> Result<Option<Before>, Halt> {
+        let reader = &self.ports.reader;
+        let versions = reader.versions(&self.sidecar.document_id).await.map_err(|e| self.halt(e))?;
+        let Some((version, set)) = statement::version_before(&versions, version) else { return Ok(None) };
+        let rows = reader.rows_digest(set).await.map_err(|e| self.halt(e))?;
+        Ok(rows.map(|rows| Before { version, rows }))
+    }
+
+    /// Stores the statement that the final report names, with both signatures. A run whose report was
+    /// rendered before there were statements names none, and makes none.
+    pub(super) async fn make_statement(&mut self) -> Result<(), Halt> {
+        let Some(named) = self.sidecar.context_pins.get(statement::PIN).cloned() else { return Ok(()) };
+        let body = match self.statement.take() {
+            Some(body) => body,
+            None => self.statement_body().await?,
+        };
+        let observed = statement::digest(&body).to_hex();
+        if observed != named {
+            return Err(Halt::stop(
+                StopReason::StateCorrupt,
+                format!(
+                    "the statement: expected sha256 {named} as the final report names it, observed {observed}; \
+                     next: cutter verify --run-id {}",
+                    self.sidecar.run_id
+                ),
+            ));
+        }
+        let signature = self.statement_signature(Duty::Executor, &body).await?;
+        let fence = self.fence()?.clone();
+        let mut done = self.ports.executor.store_statement(&fence, &body, &signature).await;
+        if done.as_ref().is_err_and(|e| e.kind == PortErrorKind::OutcomeUnknown) {
+            // the same again: stored now, or found there
+            done = self.ports.executor.store_statement(&fence, &body, &signature).await;
+        }
+        done.map_err(|e| self.halt(e))?;
+        let signature = self.statement_signature(Duty::Verifier, &body).await?;
+        let mut done = self.ports.verifier.sign_statement(&fence, &signature).await;
+        if done.as_ref().is_err_and(|e| e.kind == PortErrorKind::OutcomeUnknown) {
+            done = self.ports.verifier.sign_statement(&fence, &signature).await;
+        }
+        done.map_err(|e| self.halt(e))
+    }
+
+    async fn statement_signature(&self, duty: Duty, body: &str) -> Result<StatementSignature, Halt> {
+        let signer = &self.ports.signer;
+        let public_key = to_hex(&signer.public_key(duty).await.map_err(|e| self.halt(e))?);
+        self.duty_key_stands(duty, &public_key).await?;
+        let signed = signer.sign(duty, &statement::signed_bytes(body)).await.map_err(|e| self.halt(e))?;
+        Ok(StatementSignature { duty, public_key, signature: to_hex(&signed), recorded_at: None })
+    }
+}
+
+/// What the final report says of each table's rows.
+pub(super) fn statement_lines(body: &str) -> Vec<(String, String, String)> {
+    let line = |(table, digest): (String, TableDigest)| {
+        (format!("rows.{table}"), format!("{} rows", digest.rows), digest.sha256.to_hex())
+    };
+    statement::tables_of(body).into_iter().map(line).collect()
+}
