@@ -12,7 +12,11 @@ use postgres::Client;
 /// Tables, or columns of tables, that nothing is compared with, and why.
 const UNSEEN: &[(&str, &[&str], &str)] = &[
     ("cutter_governance.run_begun", &["*"], ASKED),
-    ("cutter_governance.run_statement", &["recorded_at"], STORED_AT),
+    (
+        "cutter_governance.run_statement",
+        &["recorded_at", ADDED],
+        "when it was stored, by the server's clock; one of a run that is not there is shown to nobody",
+    ),
     ("cutter_governance.statement_signature", &["recorded_at"], STORED_AT),
     ("cutter_governance.policy_key", &["inserted_by", "recorded_at"], STORED_AT),
     (
