@@ -7,6 +7,8 @@ mod support;
 
 #[path = "guards/cuts.rs"]
 mod cuts;
+#[path = "guards/effects.rs"]
+mod effects;
 #[path = "guards/runs.rs"]
 mod runs;
 

@@ -5,6 +5,8 @@
 //! written that should not be, the stop-route report, and what happens next.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+#[path = "refusals/alone.rs"]
+mod alone;
 #[path = "refusals/approvals.rs"]
 mod approvals;
 #[path = "refusals/changed.rs"]

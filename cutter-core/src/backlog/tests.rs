@@ -297,6 +297,41 @@ fn the_audit_finds_each_damage() {
     );
 }
 
+#[test]
+fn the_audit_names_each_odd_cut() {
+    type Damage = fn(&mut Entry);
+    let damages: [(Damage, &str); 6] = [
+        (|e| e.change_sets.clear(), ": no change set"),
+        (|e| e.decisions[0].has_consent = false, ": no approval"),
+        (|e| e.decisions[0].verdict = ReviewVerdict::Defer, ": no approval"),
+        (|e| e.change_sets[0].review_decision_id = uuid(1), ": no approval"),
+        (|e| e.change_sets.push(ChangeSet { is_live: false, ..e.change_sets[0].clone() }), "was cut twice"),
+        (
+            |e| {
+                let set = ChangeSet {
+                    change_set_id: uuid(SET + 9),
+                    review_decision_id: uuid(1),
+                    ..e.change_sets[0].clone()
+                };
+                e.change_sets.push(set);
+            },
+            "has no move",
+        ),
+    ];
+    for (damage, text) in damages {
+        let (model, entry) = at(S::CutApplied);
+        let mut entry = model.read(entry);
+        damage(&mut entry);
+        let report = audit(&entry);
+        let found = report.checks.iter().find(|c| c.invariant == "audit.cut").unwrap();
+        assert!(!found.ok && found.observed.contains(text), "{text}: {found:?}");
+        let others = [": no change set", ": no approval", "was cut twice", "has no move"];
+        for other in others.into_iter().filter(|other| *other != text) {
+            assert!(!found.observed.contains(other), "{text} alone: {found:?}");
+        }
+    }
+}
+
 fn operations() -> impl Strategy<Value = (usize, u8, u64)> {
     (0..4_usize, 0..12_u8, 0..4_u64)
 }

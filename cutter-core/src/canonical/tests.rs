@@ -284,6 +284,25 @@ fn a_list_of_values_without_a_text_has_none() {
     assert_eq!(Appended::from(vec![1, 2]).unclosed_text(), Some("[1,2"));
 }
 
+/// Every character that must be escaped, alone at each place of three words of eight bytes, and as
+/// long as it likes.
+#[test]
+fn what_must_be_escaped_is_escaped_wherever_it_stands() {
+    let plain = "abcdefghijklmnopqrstuvwx";
+    for byte in 0..0x80_u8 {
+        let one = char::from(byte).to_string();
+        let mut texts: Vec<String> = (1..=24).map(|n| one.repeat(n)).collect();
+        texts.extend((0..=24).map(|at| format!("{}{one}{}", &plain[..at], &plain[at..])));
+        texts.extend((0..=24).map(|at| format!("{}{}{}", &plain[..at], one.repeat(8), &plain[at..])));
+        for text in texts {
+            let mut writer = Writer::new();
+            writer.string(&text);
+            // its escapes are those of RFC 8785
+            assert_eq!(writer.finish(), serde_json::to_string(&text).unwrap(), "{text:?}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn keys_are_ordered_as_their_utf16_units_are(

@@ -225,6 +225,55 @@ mod tests {
     }
 
     #[test]
+    fn each_purpose_is_typed_as_it_is_read() {
+        for (purpose, word) in [
+            (Purpose::Cut, "cut"),
+            (Purpose::Lifecycle, "lifecycle"),
+            (Purpose::Resume, "resume"),
+            (Purpose::Drift, "drift"),
+            (Purpose::Void, "void"),
+        ] {
+            assert_eq!(Purpose::word_of(purpose.approval_type()), word);
+        }
+    }
+
+    #[test]
+    fn asks_of_this_run_come_oldest_first_by_when_they_were_fixed() {
+        let document = |at: &str, occurrence: u32, run: &str| {
+            let ask = Ask {
+                gate: "SG_cut_authz".into(),
+                occurrence,
+                approval_type: CUT_AUTHORIZATION.into(),
+                required: [("run_id".to_string(), run.to_string())].into(),
+                expected_actor: None,
+                approval_path: format!("f/SG1-cut-authz-approval-{occurrence}-2026-05-20.md"),
+                request_path: "f/r".into(),
+            };
+            let path = format!("f/SG1-cut-authz-request-{occurrence}-2026-05-20.md");
+            let fixed = "2026-05-20T00:00:00Z".parse().unwrap();
+            let verdict = crate::port::effect::ReviewVerdict::Approve;
+            let text =
+                crate::approval::render_approval(&ask, verdict, "ada", fixed, None, &Default::default());
+            (
+                path,
+                format!(
+                    "# request\n\n> at: \"{at}\"\n\nPath of the answer: `{}`\n\n```text\n{text}```\n",
+                    ask.approval_path
+                ),
+            )
+        };
+        let own = run().to_string();
+        let documents = [
+            document("2026-05-22T00:00:00Z", 1, &own),
+            document("2026-05-20T00:00:00Z", 3, &own),
+            document("2026-05-21T00:00:00Z", 2, "another"),
+            document("2026-05-20T00:00:00Z", 2, &own),
+        ];
+        let order: Vec<u32> = asks(&documents, &run()).iter().map(|asked| asked.ask.occurrence).collect();
+        assert_eq!(order, [2, 3, 1]);
+    }
+
+    #[test]
     fn the_newest_ask_wins_and_a_void_is_never_guessed() {
         let asked = |kind: &str, at: &str| Asked {
             ask: Ask {

@@ -73,6 +73,21 @@ pub(super) fn lawful_as(name: &str, text: &str) -> Marked {
     marked
 }
 
+#[test]
+fn lines_end_at_lf_crlf_and_a_bare_cr() {
+    let text = b"a\nb\r\nc\rd\r\re\n\nf\r";
+    let expected = [1, 1, 2, 2, 2, 3, 3, 4, 4, 5, 6, 6, 7, 8, 8, 9];
+    let mut forward = Lines::new(text);
+    for (offset, line) in expected.into_iter().enumerate() {
+        assert_eq!(forward.line_of(offset), line, "forward to {offset}");
+        // asked for at once, and after a later place
+        assert_eq!(Lines::new(text).line_of(offset), line, "at once to {offset}");
+        let mut back = Lines::new(text);
+        back.line_of(text.len());
+        assert_eq!(back.line_of(offset), line, "back to {offset}");
+    }
+}
+
 /// The headings' texts, trimmed.
 pub(super) fn headings<'t>(text: &'t str, marked: &Marked) -> Vec<&'t str> {
     let heads = marked.candidates.iter().map(|c| text[c.heading.start..c.heading.end].trim());

@@ -272,7 +272,8 @@ fn build(
         if !options.core_alone {
             arguments.extend(["-p", "cutter-tests"]);
         }
-        return Suite::build(tree, &arguments, &[]).map(|suite| (suite, lost));
+        let kept = tree.with_file_name("built.json");
+        return Suite::build(tree, &arguments, &kept, false).map(|suite| (suite, lost));
     }
     Err("the copy does not compile".to_owned())
 }

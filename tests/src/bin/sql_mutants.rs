@@ -3,16 +3,16 @@
 //! ```text
 //! cargo run -p cutter-tests --bin sql_mutants -- [run] [--seed N --sample K] [--only TEXT]
 //!     [--class NAME]... [--no-grants] [--again | --survivors] [--whole-product]
-//!     [--most N] [--jobs N]
+//!     [--most N] [--as-built] [--jobs N]
 //! cargo run -p cutter-tests --bin sql_mutants -- list | report
 //! ```
 //!
 //! What it knows it keeps below the target directory (`mutants/sql`), and goes on from there:
 //! `--survivors` tries those again that nobody noticed, `--again` tries all. With `--whole-product`
 //! the tests of this package are asked, too, and not only those of `cutter-pg`; with `--most` only
-//! the likeliest so many of those that reach a mutant. The list of those
-//! that change nothing is `tests/lists/mutants_sql.tsv`. Exits 1 if a mutant survived or the list
-//! is wrong.
+//! the likeliest so many of those that reach a mutant; with `--as-built` the tests are those of the
+//! last sitting. The list of mutants that change nothing is `tests/lists/mutants_sql.tsv`. Exits 1 if
+//! one survived or the list is wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -45,6 +45,7 @@ struct Options {
     again: bool,
     survivors: bool,
     whole_product: bool,
+    as_built: bool,
     most: usize,
     jobs: usize,
 }
@@ -59,6 +60,7 @@ fn options() -> Result<Options, String> {
         again: false,
         survivors: false,
         whole_product: false,
+        as_built: false,
         most: usize::MAX,
         jobs: 2,
     };
@@ -83,6 +85,7 @@ fn options() -> Result<Options, String> {
             }
             "--again" => found.again = true,
             "--survivors" => found.survivors = true,
+            "--as-built" => found.as_built = true,
             "--whole-product" => found.whole_product = true,
             other => {
                 return Err(format!("{other}: the head of tests/src/bin/sql_mutants.rs says what there is"));
@@ -216,7 +219,7 @@ impl Trial {
         if options.whole_product {
             arguments.extend(["-p", "cutter-tests"]);
         }
-        let suite = Suite::build(root, &arguments, &[])?;
+        let suite = Suite::build(root, &arguments, &folder.join("built.json"), options.as_built)?;
         let sources = suite.tests.iter().map(|test| (test.target.clone(), suite.source(test))).collect();
         let mut trial = Self {
             reach: Reach::open(&folder.join("reach.tsv")),
@@ -345,6 +348,7 @@ impl Trial {
         let of_a_kind = match one.mutant.class {
             Class::Grant => "cutter-pg/grants",
             Class::Check => "cutter-pg/checks",
+            Class::Trigger | Class::Definer => "cutter-pg/schema",
             _ => "",
         };
         found.extend(self.everyone().into_iter().filter(|test| is_uncounted || test.target == of_a_kind));

@@ -408,6 +408,10 @@ impl Finder<'_> {
             }
             let next = self.all.get(n + 1).filter(|_| n + 1 < range.end);
             let (bytes, with) = match token.text.to_ascii_uppercase().as_str() {
+                // none of them, which is not the same as another than one of them
+                "=" if next.is_some_and(|t| t.is("ANY")) => {
+                    (token.at..next.map_or(token.end(), Token::end), "<> ALL")
+                }
                 "=" => (token.at..token.end(), "<>"),
                 "<>" | "!=" => (token.at..token.end(), "="),
                 "<" => (token.at..token.end(), "<="),

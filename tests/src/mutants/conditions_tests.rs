@@ -72,13 +72,14 @@ fn a_change_is_made_where_it_stands() {
 
 #[test]
 fn an_expression_in_brackets_is_taken_apart() {
-    let text = "(((a IS NULL) OR (b = 'x'::text)) AND (length(c) <= 4))";
+    let text = "(((a IS NULL) OR (b = 'x'::text)) AND (length(c) <= 4) AND (d = ANY (e)))";
     let words: Vec<String> = of_expression(text).iter().map(|change| change.words(text)).collect();
     for expected in [
         "a IS NULL => a IS NOT NULL",
         "( a IS NULL ) => FALSE",
         "( length ( c ) <= 4 ) => TRUE",
         "length ( c ) <= 4 => length ( c ) < 4",
+        "d = ANY ( e ) => d <> ALL ( e )",
     ] {
         assert!(words.contains(&expected.to_owned()), "{expected}: {words:#?}");
     }

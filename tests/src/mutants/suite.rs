@@ -51,25 +51,37 @@ pub enum Ended {
 }
 
 impl Suite {
-    /// Builds the tests of packages with `cargo test --no-run` and these arguments, in this folder.
+    /// Builds the tests of packages with `cargo test --no-run` and these arguments, in this folder,
+    /// and keeps in a file what cargo said; or takes them as they were built then.
     ///
     /// # Errors
-    /// If they do not build, or cannot be listed: then the compiler's messages, as JSON.
-    pub fn build(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Result<Self, String> {
+    /// If they do not build, or cannot be listed.
+    pub fn build(folder: &Path, arguments: &[&str], kept: &Path, as_built: bool) -> Result<Self, String> {
+        if as_built {
+            let said =
+                std::fs::read_to_string(kept).map_err(|error| format!("{}: {error}", kept.display()))?;
+            return Self::of_messages(&said);
+        }
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
             .current_dir(folder)
             .args(["test", "--no-run", "--message-format=json-render-diagnostics", "-q"])
             .args(arguments)
-            .envs(variables.iter().copied())
             .stderr(Stdio::inherit())
             .output()
             .map_err(|error| format!("cargo: {error}"))?;
         if !output.status.success() {
             return Err("the tests do not build".to_owned());
         }
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        std::fs::write(kept, &said).map_err(|error| format!("{}: {error}", kept.display()))?;
+        Self::of_messages(&said)
+    }
+
+    /// The test programs that cargo's messages name, and their tests.
+    fn of_messages(said: &str) -> Result<Self, String> {
         let mut programs = BTreeMap::new();
-        for line in String::from_utf8_lossy(&output.stdout).lines() {
+        for line in said.lines() {
             let Ok(message) = serde_json::from_str::<serde_json::Value>(line) else { continue };
             let is_test = message["profile"]["test"] == true;
             let text = |pointer: &str| message.pointer(pointer).and_then(serde_json::Value::as_str);
