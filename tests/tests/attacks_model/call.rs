@@ -149,7 +149,7 @@ impl Caller<'_> {
         let fence = block_on(ports.executor.take_fence(self.run_id, DOCUMENT, new_id(self.n, 2))).ok()?;
         let ids = ["approval", "review_decision", "review_history"];
         let ids = ids.iter().zip(4..).map(|(name, i)| ((*name).to_owned(), new_id(self.n, i))).collect();
-        let write = AskWrite { ask, ids, policy_head: None, at: self.place.s.world.now() };
+        let write = AskWrite { ask, ids, policy_head: None, at: self.place.s.world.now(), begun: None };
         block_on(ports.executor.open_ask(&fence, &write)).ok()
     }
 
