@@ -240,7 +240,7 @@ fn a_stored_refusal_that_nobody_signed_is_asked_about_anew() {
             fingerprint: s.world.person(SOVEREIGN),
             actor: SOVEREIGN.to_owned(),
         };
-        block_on(s.ports().reviewer.record_answers(&run_id, &[answer])).unwrap();
+        block_on(s.ports().reviewer.unwrap().record_answers(&run_id, &[answer])).unwrap();
         s.sign(&ask, Approve);
         let stop = stopped(&s.resumed(&run_id));
         assert_eq!(stop.code, "STOP_APPROVAL_CHANGED", "{:?}", stop.detail);
