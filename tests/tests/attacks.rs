@@ -186,7 +186,7 @@ fn whatever_one_of_them_does_nothing_is_enacted_without_a_valid_word() {
         assert!(ends.keys().any(|(_, is_enacted)| *is_enacted == wanted), "all ended alike: {ends:?}");
     }
     let [accepted, refused] = theatre.sent.get();
-    assert!(accepted > 0 && refused > accepted, "{accepted} statements accepted, {refused} refused");
+    assert!(accepted > 0 && refused > 0, "{accepted} statements accepted, {refused} refused");
 }
 
 /// A law that cannot be broken is none: units that are called enacted before anybody allowed it.
