@@ -112,12 +112,7 @@ impl Tx<'_> {
 
     /// Puts the status of the entry among the facts.
     pub(crate) fn put_status(&mut self, entry_id: Uuid) -> Result<(), PgError> {
-        let row = self.client.query_typed_opt(
-            "SELECT e.status FROM cutter_governance.decision_backlog_entry e WHERE e.entry_id = $1",
-            params![entry_id],
-        )?;
-        if let Some(row) = row {
-            let status: String = get(&row, 0)?;
+        if let Some(status) = self.find_status(entry_id)? {
             self.put(cutter_core::port::effect::fact::ENTRY_STATUS, status);
         }
         Ok(())
@@ -125,11 +120,13 @@ impl Tx<'_> {
 
     /// The status of an entry; the document's lock keeps other runs away from it.
     pub(crate) fn status_of(&mut self, entry_id: Uuid) -> Result<String, PgError> {
-        let row = self.client.query_typed_opt(
-            "SELECT e.status FROM cutter_governance.decision_backlog_entry e WHERE e.entry_id = $1",
-            params![entry_id],
-        )?;
-        row.map_or_else(|| Err(missing("decision_backlog_entry", entry_id)), |row| get(&row, 0))
+        self.find_status(entry_id)?.ok_or_else(|| missing("decision_backlog_entry", entry_id))
+    }
+
+    fn find_status(&mut self, entry_id: Uuid) -> Result<Option<String>, PgError> {
+        let sql = "SELECT e.status FROM cutter_governance.decision_backlog_entry e WHERE e.entry_id = $1";
+        let row = self.client.query_typed_opt(sql, params![entry_id])?;
+        row.map(|row| get(&row, 0)).transpose()
     }
 
     /// `fn_backlog_transition`: compare-and-set with the history row.

@@ -393,8 +393,7 @@ fn has_table(transaction: &mut Transaction<'_>, name: &str) -> Result<bool, PgEr
 
 /// No lease is held, of a run or of an item. Schemas without leases have nobody.
 fn nobody_at_work(client: &mut Client) -> Result<(), MigrateError> {
-    let known = "SELECT to_regclass('cutter_run.lease') IS NOT NULL";
-    if !client.query_one(known, &[])?.try_get::<_, bool>(0)? {
+    if client.query_opt("SELECT WHERE to_regclass('cutter_run.lease') IS NOT NULL", &[])?.is_none() {
         return Ok(());
     }
     let held = client.query_opt(
@@ -407,15 +406,9 @@ fn nobody_at_work(client: &mut Client) -> Result<(), MigrateError> {
          WHERE h.expires_at > clock_timestamp() ORDER BY h.what LIMIT 1",
         &[],
     )?;
-    match held {
-        None => Ok(()),
-        Some(row) => Err(MigrateError::AtWork {
-            what: row.try_get(0)?,
-            holder: row.try_get(1)?,
-            count: row.try_get(2)?,
-            until: row.try_get(3)?,
-        }),
-    }
+    let Some(row) = held else { return Ok(()) };
+    let (what, holder) = (row.try_get(0)?, row.try_get(1)?);
+    Err(MigrateError::AtWork { what, holder, count: row.try_get(2)?, until: row.try_get(3)? })
 }
 
 fn read_applied(transaction: &mut Transaction<'_>) -> Result<Vec<AppliedMigration>, PgError> {

@@ -133,12 +133,12 @@ fn failed(checks: &[Check]) -> Vec<Value> {
     checks.iter().filter(|check| !check.ok).map(of).collect()
 }
 
+/// A request, and what was found of it.
+type Faulty = (Uuid, Vec<Check>);
+
 /// Every request rebuilt from its timeline, its staged bytes hashed again. Those of one document are
 /// nobody's: a request names a source, and its run the document.
-fn audit_requests(
-    database: &PgDatabase,
-    args: &AuditArgs,
-) -> Result<(u64, Vec<(Uuid, Vec<Check>)>), Failure> {
+fn audit_requests(database: &PgDatabase, args: &AuditArgs) -> Result<(u64, Vec<Faulty>), Failure> {
     let (mut requests, mut broken) = (0, Vec::new());
     if args.filter.status.is_some() || args.filter.document_id.is_some() {
         return Ok((requests, broken));
@@ -168,7 +168,7 @@ fn audit_requests(
     }
 }
 
-fn people_of_requests(requests: u64, broken: &[(Uuid, Vec<Check>)]) -> String {
+fn people_of_requests(requests: u64, broken: &[Faulty]) -> String {
     if requests == 0 {
         return String::new();
     }

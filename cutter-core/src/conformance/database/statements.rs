@@ -65,7 +65,7 @@ pub(super) async fn a_statement_is_made_once_about_what_is_in_force(db: &Databas
         db.verifier.sign_statement(&chain.fence, &verifier).await?;
     }
     let Some(stored) = db.reader.statement(&run_id).await? else {
-        return holds("the statement", false, &"absent".to_string());
+        return holds("the statement", false, "absent".to_string());
     };
     equal("the body", said, stored.body)?;
     let keys: alloc::vec::Vec<_> =
