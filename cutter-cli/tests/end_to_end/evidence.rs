@@ -191,5 +191,6 @@ fn an_outsider_verifies_with_documents_public_keys_and_a_reading_login() {
     // another executor's key is not the pinned one
     std::fs::write(keys.join("executor.public"), "00".repeat(32)).unwrap();
     let verified = verify().expect(6).json();
-    assert_eq!(failed(&verified), ["verify.signature.executor.key_pinned"]);
+    let pinned = ["verify.statement.executor.key_pinned", "verify.signature.executor.key_pinned"];
+    assert_eq!(failed(&verified), pinned);
 }

@@ -1,5 +1,6 @@
 //! What must be equal between an undisturbed run and one that was killed and resumed.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -46,7 +47,8 @@ fn of_runs(tables: &Tables) -> [(&'static str, Value); 16] {
     ]
 }
 
-/// The rows that a run left. Its statement is about them, and none of them.
+/// The rows that a run left. Its statement is about them, and none of them. What is judged by a column is
+/// named as the database names it.
 pub(super) fn rows_of(tables: &Tables, run_id: &RunId) -> RunRows {
     let own = |row: &&Value| {
         let places = ["/run_id", "/key/run_id", "/asked/ask/required/run_id"];
@@ -54,8 +56,15 @@ pub(super) fn rows_of(tables: &Tables, run_id: &RunId) -> RunRows {
     };
     let of = |(table, rows): (&'static str, Value)| {
         let rows = rows.as_array().into_iter().flatten().filter(own);
-        let rows = rows.filter_map(|row| serde_json::from_value(row.clone()).ok()).collect();
-        (table.to_string(), rows)
+        let named = |row: &Value| {
+            let mut row: BTreeMap<String, Value> = serde_json::from_value(row.clone()).ok()?;
+            let effect = row.get("key").and_then(|key| key.get("effect")).cloned();
+            row.extend(effect.map(|effect| ("effect".to_string(), effect)));
+            let kind = row.get(if table == "approval" { "gate" } else { "decision_type" }).cloned();
+            row.extend(kind.map(|kind| ("type".to_string(), kind)));
+            Some(row)
+        };
+        (table.to_string(), rows.filter_map(named).collect())
     };
     let tables = of_runs(tables).into_iter().filter(|(table, _)| *table != "run_statement");
     RunRows(tables.map(of).collect())
