@@ -150,7 +150,7 @@ fn together_and_unattended_they_enact_what_neither_does_alone() {
     assert!(resumed.stdout.contains("STOP_RUN_NOT_FOUND"), "{}", resumed.stdout);
     let _ = finish(h.reviewing(&["worker", "--drain"])).exits(2);
     let mut review = d.database.client(Login::Review);
-    denied(&mut review, "SELECT iu_core.fn_iu_enact(NULL, NULL, NULL, NULL, NULL, NULL)");
+    denied(&mut review, "SELECT iu_core.fn_iu_enact(NULL, NULL, NULL, NULL, NULL)");
     denied(&mut review, "SELECT cutter_governance.fn_approval_use(NULL, '', 'leg_a', NULL, now())");
     denied(&mut review, "INSERT INTO iu_core.information_unit DEFAULT VALUES");
     let reviewer_alone = finish(h.reviewing(&["worker", "--duty", "review", "--drain", "--poll", "50"]));
