@@ -69,7 +69,11 @@ impl From<PgError> for Failure {
 
 impl From<MigrateError> for Failure {
     fn from(error: MigrateError) -> Self {
-        Self::stopped("STOP_SCHEMA_MISMATCH", error.to_string()).next("cutter db status")
+        let next = match error {
+            MigrateError::AtWork { .. } => "cutter db migrate",
+            _ => "cutter db status",
+        };
+        Self::stopped("STOP_SCHEMA_MISMATCH", error.to_string()).next(next)
     }
 }
 

@@ -104,6 +104,11 @@ impl CutOptions {
 }
 
 impl ManifestOption {
+    /// Whether a manifest was named.
+    pub(crate) const fn is_given(&self) -> bool {
+        self.manifest.is_some()
+    }
+
     /// The explicit manifest, if one was named: a JSON value that was read as one.
     pub(crate) fn read(&self) -> Result<Option<Value>, Failure> {
         let Some(path) = &self.manifest else { return Ok(None) };
@@ -114,7 +119,7 @@ impl ManifestOption {
     }
 }
 
-/// A file that was cut in thought: its plan, and what it follows from.
+/// The plan of a file, and what it follows from.
 pub(crate) struct Planned {
     pub(crate) plan: CutPlan,
     chosen: Chosen,

@@ -192,6 +192,11 @@ pub(crate) fn run(cx: &Context, args: &SovereignArgs) -> Outcome {
         Command::Approve(args) => {
             let extra = args.grant_minutes.map(|n| ("minutes_granted".to_owned(), n.to_string()));
             let signing = signing(&args.sign, ReviewVerdict::Approve, args.expires.clone(), extra);
+            if args.manifest.is_given() && args.text.is_none() {
+                return Err(Failure::usage(
+                    "--manifest says how your own text is cut: expected --text FILE beside it",
+                ));
+            }
             let own = args.text.as_deref().map(|file| OwnText {
                 file,
                 profile: args.profile.as_deref(),
