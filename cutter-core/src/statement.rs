@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 use crate::canonical::{CanonicalError, to_canonical};
 use crate::digest::Digest;
-use crate::port::database::{EffectName, Lifecycle, RunEvidence, RunRows, Verdict, VersionCut};
+use crate::port::database::{EffectRecord, Lifecycle, RunRows, Verdict, VersionCut};
 use crate::port::statement::StatementSignature;
 use crate::sidecar::ApprovalRecord;
 
@@ -119,8 +119,8 @@ pub struct Material<'a> {
     pub rows_digest: Digest,
     /// How many units.
     pub units: u64,
-    /// What the database holds of the run.
-    pub evidence: &'a RunEvidence,
+    /// The effect that enacted them.
+    pub enacted: Option<&'a EffectRecord>,
     /// Its rows.
     pub rows: &'a RunRows,
     /// The answers that the run took.
@@ -146,10 +146,7 @@ impl Material<'_> {
     /// # Errors
     /// [`Unmade`].
     pub fn body(&self) -> Result<String, Unmade> {
-        let is_enactment = |e: &&crate::port::database::EffectRecord| {
-            e.key.effect == EffectName::Enact && e.verdict == Verdict::Commit
-        };
-        let enacted = self.evidence.effects.iter().find(is_enactment);
+        let enacted = self.enacted.filter(|e| e.verdict == Verdict::Commit);
         let since = enacted.ok_or_else(|| Unmade::NotEnacted(self.run_id.to_owned()))?.at;
         let mut predicate = json!({
             "document": self.document_id,

@@ -81,6 +81,11 @@ const MIGRATIONS: &[Migration] = &[
     },
     Migration { version: 24, name: "review_duty", sql: include_str!("../migrations/0024_review_duty.sql") },
     Migration { version: 25, name: "statement", sql: include_str!("../migrations/0025_statement.sql") },
+    Migration {
+        version: 26,
+        name: "cheaper_statement",
+        sql: include_str!("../migrations/0026_cheaper_statement.sql"),
+    },
 ];
 
 /// Every migration that this binary knows, oldest first.

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use cutter_core::port::database::RunRows;
 use postgres::GenericClient;
+use postgres::types::Json;
 use serde_json::Value;
 
 use crate::error::PgError;
 use crate::row::get;
+use crate::typed::params;
 
 /// Tables with the condition that says which rows are the run's. Where a table has no run, or a
 /// row may lie about it, the run's entries and change sets lead to it.
@@ -58,9 +60,26 @@ const TABLES: [(&str, &str); 17] = [
     ),
 ];
 
+/// The columns of a table whose text is read elsewhere, and stands here by its digest.
+const SOURCE: (&str, &str) = (
+    "iu_core.source_version",
+    "source_version_id, source_document_id, version_no, sha256, byte_length, manifest_digest, registered_by, registered_at",
+);
+
 /// One row for each unit, with the columns that do not follow from its change set, from the run,
 /// or from what enacted or voided it.
 const UNITS: &str = "
+WITH cut AS MATERIALIZED (
+    SELECT c.* FROM cutter_governance.cut_change_set c WHERE c.run_id = $1
+), moved AS MATERIALIZED (
+    SELECT c.change_set_id, 'enacted' AS to_status, w.approval_id AS reason_id, 'lifecycle_enactment' AS reason, w.at
+    FROM cut c
+    JOIN cutter_governance.run_effect e ON e.run_id = c.run_id AND e.effect = 'enact'
+    JOIN cutter_governance.approval_use w ON w.effect_id = e.effect_id AND w.effect = 'enact'
+    UNION ALL
+    SELECT c.change_set_id, 'voided', d.void_id, d.reason, d.at
+    FROM cut c JOIN cutter_governance.change_set_void d ON d.change_set_id = c.change_set_id
+)
 SELECT jsonb_build_object('ordinal', u.ordinal, 'unit_id', u.unit_id, 'version_id', v.version_id,
     'anchor_id', a.anchor_id, 'odd', concat_ws(', ',
         CASE WHEN u.document_id <> c.document_id THEN 'document_id' END,
@@ -80,53 +99,49 @@ SELECT jsonb_build_object('ordinal', u.ordinal, 'unit_id', u.unit_id, 'version_i
                 CASE WHEN l.reason IS DISTINCT FROM m.reason THEN 'iu_lifecycle_log.reason' END,
                 CASE WHEN l.at IS DISTINCT FROM m.at THEN 'iu_lifecycle_log.at' END,
                 CASE WHEN l.actor IS DISTINCT FROM min(l.actor) OVER () THEN 'iu_lifecycle_log.actor' END) END,
-        CASE WHEN x.others > 0 THEN 'iu_lifecycle_log' END))
-FROM cutter_governance.cut_change_set c
+        CASE WHEN EXISTS (SELECT FROM iu_core.iu_lifecycle_log o
+            WHERE o.unit_id = u.unit_id AND o.to_status <> u.lifecycle_status) THEN 'iu_lifecycle_log' END))
+FROM cut c
 JOIN iu_core.information_unit u ON u.change_set_id = c.change_set_id
-LEFT JOIN iu_core.unit_version v ON v.unit_id = u.unit_id
-LEFT JOIN iu_core.unit_anchor a ON a.unit_id = u.unit_id
-LEFT JOIN iu_core.iu_lifecycle_log l ON l.unit_id = u.unit_id AND l.to_status = u.lifecycle_status
-CROSS JOIN LATERAL (
-    SELECT count(*) AS others FROM iu_core.iu_lifecycle_log o
-    WHERE o.unit_id = u.unit_id AND o.to_status <> u.lifecycle_status
-) x
 LEFT JOIN LATERAL (
-    SELECT w.approval_id AS reason_id, 'lifecycle_enactment' AS reason, w.at
-    FROM cutter_governance.approval_use w
-    WHERE u.lifecycle_status = 'enacted' AND w.effect = 'enact' AND w.effect_id IN (
-        SELECT e.effect_id FROM cutter_governance.run_effect e WHERE e.run_id = c.run_id AND e.effect = 'enact')
-    UNION ALL
-    SELECT d.void_id, d.reason, d.at FROM cutter_governance.change_set_void d
-    WHERE u.lifecycle_status = 'voided' AND d.change_set_id = c.change_set_id
-) m ON true
-WHERE c.run_id = $1
+    SELECT t.version_id, t.version_seq, t.actor, t.created_at FROM iu_core.unit_version t
+    WHERE t.unit_id = u.unit_id OFFSET 0) v ON true
+LEFT JOIN LATERAL (
+    SELECT t.anchor_id, t.source_bytes FROM iu_core.unit_anchor t WHERE t.unit_id = u.unit_id OFFSET 0) a ON true
+LEFT JOIN LATERAL (
+    SELECT t.* FROM iu_core.iu_lifecycle_log t
+    WHERE t.unit_id = u.unit_id AND t.to_status = u.lifecycle_status OFFSET 0) l ON true
+LEFT JOIN moved m ON m.change_set_id = c.change_set_id AND m.to_status = u.lifecycle_status
 ORDER BY u.ordinal, u.unit_id";
 
-/// Reads them.
+/// Reads them: each table's rows from one statement, the units from another.
 pub(crate) fn run_rows(client: &mut impl GenericClient, run_id: &str) -> Result<RunRows, PgError> {
-    let mut rows = RunRows::default();
-    for (table, condition) in TABLES {
-        // the facts of an effect and the text of a source are read elsewhere, and stand here by digest
-        let statement = format!(
-            "SELECT to_jsonb(t) - 'facts' - 'content' || jsonb_build_object('facts_sha256',
-                 encode(sha256(convert_to(to_jsonb(t) ->> 'facts', 'UTF8')), 'hex'))
-             FROM {table} t WHERE {condition}"
-        );
-        let name = table.rsplit('.').next().unwrap_or(table);
-        rows.0.insert(name.to_owned(), read(client, &statement, run_id)?);
+    let name = |table: &str| table.rsplit('.').next().unwrap_or(table).to_owned();
+    let mut rows = RunRows(TABLES.iter().map(|(table, _)| (name(table), Vec::new())).collect());
+    let of_table = |(table, condition): &(&str, &str)| {
+        let columns = if *table == SOURCE.0 { SOURCE.1 } else { "*" };
+        format!(
+            "SELECT '{}', to_jsonb(t) FROM (SELECT {columns} FROM {table}) t WHERE {condition}",
+            name(table)
+        )
+    };
+    let tables: Vec<String> = TABLES.iter().map(of_table).collect();
+    // the facts of an effect are read elsewhere, and stand here by digest
+    let statement = format!(
+        "SELECT r.name, r.row - 'facts' || jsonb_build_object('facts_sha256',
+             encode(sha256(convert_to(r.row ->> 'facts', 'UTF8')), 'hex'))
+         FROM ({}) r(name, row)",
+        tables.join(" UNION ALL ")
+    );
+    for row in client.query_typed(&statement, params![run_id])? {
+        rows.0.entry(get(&row, 0)?).or_default().push(columns(&row, 1)?);
     }
-    rows.0.insert("unit".to_owned(), read(client, UNITS, run_id)?);
+    let units = client.query_typed(UNITS, params![run_id])?;
+    let units = units.iter().map(|row| columns(row, 0)).collect::<Result<_, _>>()?;
+    rows.0.insert("unit".to_owned(), units);
     Ok(rows)
 }
 
-fn read(
-    client: &mut impl GenericClient,
-    statement: &str,
-    run_id: &str,
-) -> Result<Vec<BTreeMap<String, Value>>, PgError> {
-    let of = |row: &postgres::Row| {
-        let value: Value = get(row, 0)?;
-        serde_json::from_value(value).map_err(|e| PgError::Shape(e.to_string()))
-    };
-    client.query(statement, &[&run_id])?.iter().map(of).collect()
+fn columns(row: &postgres::Row, at: usize) -> Result<BTreeMap<String, Value>, PgError> {
+    get::<_, Json<_>>(row, at).map(|Json(columns)| columns)
 }

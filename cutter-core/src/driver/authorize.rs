@@ -40,7 +40,7 @@ impl Run<'_> {
         if !self.names_all() && !refused && !self.committed(effect).await? {
             return self.ask_for_rows(gate, stage).await;
         }
-        if self.adopting {
+        if self.adopting && !self.is_on_record().await? {
             // a run that was parked before asks were rows has none yet
             self.store_ask().await?;
         }

@@ -172,6 +172,12 @@ impl Run<'_> {
         }
     }
 
+    /// Whether the open ask is on record as it is.
+    pub(super) async fn is_on_record(&self) -> Result<bool, Halt> {
+        let stored = self.stored_asks().await?;
+        Ok(self.sidecar.ask.as_ref().is_some_and(|ask| stored.iter().any(|s| s.asked.ask == *ask)))
+    }
+
     /// Stores the open ask; the same one again is fine.
     pub(super) async fn store_ask(&self) -> Result<(), Halt> {
         let Some(ask) = self.sidecar.ask.clone() else { return Ok(()) };

@@ -6,8 +6,10 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::run::{Halt, Run};
-use crate::digest::to_hex;
+use crate::digest::{Digest, to_hex};
 use crate::port::PortErrorKind;
+use crate::port::database::{EffectName, EffectRecord};
+use crate::port::effect::fact;
 use crate::port::signer::Duty;
 use crate::port::statement::StatementSignature;
 use crate::statement::{self, Before, Material, TableDigest};
@@ -17,10 +19,9 @@ impl Run<'_> {
     /// Its body, by what the database holds now.
     pub(super) async fn statement_body(&self) -> Result<String, Halt> {
         let (reader, run_id) = (&self.ports.reader, &self.sidecar.run_id);
-        let set = self.sidecar.pin_uuid("change_set_id")?;
-        let missing = || Halt::stop(StopReason::Internal, "the change set of this run has no rows");
-        let rows_digest = reader.rows_digest(set).await.map_err(|e| self.halt(e))?.ok_or_else(missing)?;
-        let evidence = reader.evidence(run_id).await.map_err(|e| self.halt(e))?;
+        let enacted =
+            reader.effect(&self.effect_key(EffectName::Enact, 1)).await.map_err(|e| self.halt(e))?;
+        let rows_digest = self.enacted_rows(enacted.as_ref()).await?;
         let rows = reader.rows(run_id).await.map_err(|e| self.halt(e))?.unwrap_or_default();
         let version = self.sidecar.context_pins.get("source_version_no").cloned().unwrap_or_default();
         let material = Material {
@@ -30,12 +31,24 @@ impl Run<'_> {
             source_sha256: self.sidecar.pin_digest("source_sha256")?,
             rows_digest,
             units: self.pin_number("candidate_count")?,
-            evidence: &evidence,
+            enacted: enacted.as_ref(),
             rows: &rows,
             approvals: &self.sidecar.sovereign_approvals,
             before: self.version_before(&version).await?,
         };
         material.body().map_err(|e| Halt::stop(StopReason::Internal, e.to_string()))
+    }
+
+    /// The digest of the enacted rows: as enactment recorded it. The database compares them with the
+    /// consent before it stores a statement, and refuses one that names others.
+    async fn enacted_rows(&self, enacted: Option<&EffectRecord>) -> Result<Digest, Halt> {
+        if let Some(digest) = enacted.and_then(|e| e.facts.values.get(fact::ROWS_DIGEST)?.parse().ok()) {
+            return Ok(digest);
+        }
+        // enacted before rows were digested
+        let set = self.sidecar.pin_uuid("change_set_id")?;
+        let missing = || Halt::stop(StopReason::Internal, "the change set of this run has no rows");
+        self.ports.reader.rows_digest(set).await.map_err(|e| self.halt(e))?.ok_or_else(missing)
     }
 
     /// The version that was in force before this one, with the root of its units.

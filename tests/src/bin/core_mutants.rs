@@ -13,7 +13,7 @@
 //! survived or the list is wrong.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
@@ -29,6 +29,11 @@ use cutter_tests::mutants::suite::{Ended, Suite, Test, each};
 const SLOW: Duration = Duration::from_secs(20);
 /// A test that takes longer than this with a mutant hangs.
 const LIMIT: Duration = Duration::from_secs(90);
+
+/// Tests that start the program are left out: it is not built with the places in it.
+fn no_program() -> (&'static str, &'static OsStr) {
+    ("CUTTER_BIN", OsStr::new("/no/program"))
+}
 
 /// What is no rule of the core: models and suites for tests, and what is computed before any run.
 const NO_RULES: &[&str] =
@@ -234,7 +239,8 @@ fn try_all(
         };
         let chosen = OsString::from(number.to_string());
         for test in asked {
-            if suite.run(test, &[("CUTTER_MUTANT", &chosen)], LIMIT)?.0 != Ended::Passed {
+            let variables = [("CUTTER_MUTANT", chosen.as_os_str()), no_program()];
+            if suite.run(test, &variables, LIMIT)?.0 != Ended::Passed {
                 outcome = Outcome::Noticed(test.to_string());
                 break;
             }
@@ -273,9 +279,14 @@ fn build(
             arguments.extend(["-p", "cutter-tests"]);
         }
         let kept = tree.with_file_name("built.json");
-        return Suite::build(tree, &arguments, &kept, false).map(|suite| (suite, lost));
+        return Suite::build(tree, &target_of(tree), &arguments, &kept, false).map(|suite| (suite, lost));
     }
     Err("the copy does not compile".to_owned())
+}
+
+/// The target folder of the copy: of its own, or it would build over the workspace's.
+fn target_of(tree: &Path) -> PathBuf {
+    tree.with_file_name("target")
 }
 
 fn write_tree(root: &Path, tree: &Path, todo: &[Drawn], lost: &BTreeSet<usize>) -> Result<(), String> {
@@ -316,6 +327,7 @@ fn refused_places(tree: &Path, todo: &[Drawn]) -> Result<BTreeSet<usize>, String
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
         .current_dir(tree)
+        .env("CARGO_TARGET_DIR", target_of(tree))
         .args(["check", "-q", "-p", "cutter-core", "--features", "conformance", "--message-format=json"])
         .output();
     let output = text(output, "cargo")?;
@@ -365,7 +377,8 @@ fn learn(suite: &Suite, folder: &Path, jobs: usize) -> Result<Reach, String> {
         let seen = folder.join(format!("touched-{worker}"));
         let _ = std::fs::remove_file(&seen);
         // twenty seconds are not waited for to the end
-        let (ended, took) = suite.run(test, &[("CUTTER_MUTANT_REACH", seen.as_os_str())], SLOW)?;
+        let (ended, took) =
+            suite.run(test, &[("CUTTER_MUTANT_REACH", seen.as_os_str()), no_program()], SLOW)?;
         let touched: BTreeSet<String> =
             std::fs::read_to_string(&seen).unwrap_or_default().lines().map(str::to_owned).collect();
         let left_out = match ended {

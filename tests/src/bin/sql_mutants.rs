@@ -219,7 +219,8 @@ impl Trial {
         if options.whole_product {
             arguments.extend(["-p", "cutter-tests"]);
         }
-        let suite = Suite::build(root, &arguments, &folder.join("built.json"), options.as_built)?;
+        let target = folder.parent().and_then(Path::parent).ok_or("no target folder")?;
+        let suite = Suite::build(root, target, &arguments, &folder.join("built.json"), options.as_built)?;
         let sources = suite.tests.iter().map(|test| (test.target.clone(), suite.source(test))).collect();
         let mut trial = Self {
             reach: Reach::open(&folder.join("reach.tsv")),

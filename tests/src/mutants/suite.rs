@@ -51,12 +51,18 @@ pub enum Ended {
 }
 
 impl Suite {
-    /// Builds the tests of packages with `cargo test --no-run` and these arguments, in this folder,
-    /// and keeps in a file what cargo said; or takes them as they were built then.
+    /// Builds the tests of packages with `cargo test --no-run` and these arguments, in this folder and
+    /// into that target folder, and keeps in a file what cargo said; or takes them as they were built then.
     ///
     /// # Errors
     /// If they do not build, or cannot be listed.
-    pub fn build(folder: &Path, arguments: &[&str], kept: &Path, as_built: bool) -> Result<Self, String> {
+    pub fn build(
+        folder: &Path,
+        target: &Path,
+        arguments: &[&str],
+        kept: &Path,
+        as_built: bool,
+    ) -> Result<Self, String> {
         if as_built {
             let said =
                 std::fs::read_to_string(kept).map_err(|error| format!("{}: {error}", kept.display()))?;
@@ -65,6 +71,7 @@ impl Suite {
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let output = Command::new(cargo)
             .current_dir(folder)
+            .env("CARGO_TARGET_DIR", target)
             .args(["test", "--no-run", "--message-format=json-render-diagnostics", "-q"])
             .args(arguments)
             .stderr(Stdio::inherit())

@@ -16,7 +16,7 @@ use cutter_core::machine::run::Stage;
 use cutter_core::naming::RUNS_INDEX_PATH;
 use cutter_core::policy::Chain;
 use cutter_core::port::ask::{StoredAnswer, StoredAsk};
-use cutter_core::port::database::{Reader as _, RunEvidence, RunRows, UnitQuery, UnitScope};
+use cutter_core::port::database::{EffectName, Reader as _, RunEvidence, RunRows, UnitQuery, UnitScope};
 use cutter_core::port::signer::{Duty, SignatureVerifier as _};
 use cutter_core::port::statement::StoredStatement;
 use cutter_core::sidecar::Sidecar;
@@ -407,7 +407,7 @@ fn judge_statement(
             source_sha256,
             rows_digest,
             units: claims.pin("candidate_count").parse().unwrap_or_default(),
-            evidence: said.evidence,
+            enacted: said.evidence.effects.iter().find(|e| e.key.effect == EffectName::Enact),
             rows: said.rows.as_ref().unwrap_or(&no_rows),
             approvals: &claims.approvals,
             before,
