@@ -57,6 +57,8 @@ pub mod field {
     pub const SETTINGS_SHA256: &str = "settings_sha256";
     /// The event of the policy that stood when it was asked.
     pub const POLICY_HEAD: &str = "policy_head";
+    /// How many different people must approve, where one is not enough.
+    pub const APPROVALS_NEEDED: &str = "approvals_needed";
     /// Digest of the state that was backed up.
     pub const BASE_STATE_SHA: &str = "base_state_sha";
     /// The change set.
@@ -79,7 +81,7 @@ pub mod field {
     pub const NONCE: &str = "nonce";
 
     /// All of them, in the order in which they are written.
-    pub const ALL: [&str; 19] = [
+    pub const ALL: [&str; 20] = [
         RUN_ID,
         DOCUMENT_ID,
         SOURCE_VERSION_ID,
@@ -90,6 +92,7 @@ pub mod field {
         BASE_STATE_SHA,
         SETTINGS_SHA256,
         POLICY_HEAD,
+        APPROVALS_NEEDED,
         CHANGE_SET_ID,
         REVIEW_DECISION_ID,
         UNIT_COUNT,
@@ -270,6 +273,18 @@ pub struct ApprovalPolicy {
     /// An answer may be used for so many hours after its request; `None`: as long as it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub valid_hours: Option<u32>,
+    /// How many different people must approve.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub needed: u32,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde's shape
+const fn is_one(needed: &u32) -> bool {
+    *needed == 1
 }
 
 const fn yes() -> bool {
@@ -286,6 +301,7 @@ impl ApprovalPolicy {
             approvers: Vec::new(),
             known: Vec::new(),
             valid_hours: None,
+            needed: 1,
         }
     }
 
@@ -308,6 +324,7 @@ impl ApprovalPolicy {
                 (Some(a), Some(b)) => Some(a.min(b)),
                 (a, b) => a.or(b),
             },
+            needed: self.needed.max(other.needed),
         }
     }
 

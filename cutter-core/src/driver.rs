@@ -57,8 +57,8 @@ use crate::port::signer::{SignatureVerifier, Signer};
 use crate::sidecar::{Considered, Sidecar, SidecarError, StopRecord};
 
 pub use create::{NewRun, cut};
-pub use listen::approval_prefix;
-pub(crate) use listen::{rank, verdict_on};
+pub use listen::{TooFew, approval_prefix};
+pub(crate) use listen::{expected_first, rank, verdict_on};
 pub use plan_phases::plan_of;
 pub(crate) use policy::{allowed, observe};
 pub use policy::{founded_policy, policy_of};
@@ -164,6 +164,8 @@ pub enum Outcome {
         ask: Ask,
         /// Approvals that were looked at now and not accepted.
         invalid: Vec<Considered>,
+        /// Who has approved, where several people must and some have not yet.
+        too_few: Option<TooFew>,
     },
     /// Parked at a gate where a valid answer stands, whose decision another host stores.
     AwaitsDecision {

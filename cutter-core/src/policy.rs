@@ -66,6 +66,8 @@ pub struct Policy {
     pub answers_valid_hours: Option<u32>,
     /// By gate: the only people who may answer there. A gate that is not listed: every approver.
     pub only: BTreeMap<String, BTreeSet<String>>,
+    /// By gate: how many different people must approve there. A gate that is not listed: one.
+    pub needed: BTreeMap<String, u32>,
     /// Every key that was ever known, in the order in which they came.
     pub keys: Vec<PolicyKey>,
     /// Every duty key that was ever registered; the last one of a duty is the one that signs.
@@ -79,6 +81,7 @@ impl Default for Policy {
             creator_may_approve: false,
             answers_valid_hours: None,
             only: BTreeMap::new(),
+            needed: BTreeMap::new(),
             keys: Vec::new(),
             duty_keys: Vec::new(),
         }
@@ -125,7 +128,14 @@ impl Policy {
             approvers: self.keys.iter().filter(|k| k.is_active && may(&k.person)).map(approver).collect(),
             known: self.keys.iter().map(approver).collect(),
             valid_hours: self.answers_valid_hours,
+            needed: self.needed_at(gate),
         }
+    }
+
+    /// How many different people must approve at a gate.
+    #[must_use]
+    pub fn needed_at(&self, gate: &str) -> u32 {
+        self.needed.get(gate).copied().unwrap_or(1)
     }
 
     /// In which ways `after` allows what this one does not; another approver is not among them.
@@ -146,6 +156,12 @@ impl Policy {
         }
         for gate in self.only.keys().filter(|gate| !after.only.contains_key(*gate)) {
             ways.push(format!("every approver may answer at {gate}"));
+        }
+        for (gate, before) in &self.needed {
+            let now = after.needed_at(gate);
+            if now < *before {
+                ways.push(format!("{now} must approve at {gate}, before {before}"));
+            }
         }
         ways
     }
@@ -203,6 +219,14 @@ impl Policy {
             }
             Change::AnyoneMayAnswer { gate } => {
                 self.only.remove(gate.as_str());
+            }
+            Change::ApprovalsNeeded { gate, people } => {
+                let may = self.at_gate(gate.as_str()).approvers.into_iter().map(|a| a.actor);
+                let may = may.collect::<BTreeSet<_>>().len();
+                if usize::try_from(*people).is_ok_and(|people| people > may) {
+                    return Err(format!("{may} may answer at {gate}: {people} could never approve"));
+                }
+                self.needed.insert(gate.as_str().to_owned(), *people);
             }
             Change::DutyKeyRegistered { duty, public_key } => {
                 if let Some(standing) = self.duty_key(*duty) {
@@ -262,6 +286,9 @@ impl Policy {
         for (gate, only) in &self.only {
             let people: Vec<&str> = only.iter().map(String::as_str).collect();
             lines.push((format!("may_answer {gate}"), people.join(", ")));
+        }
+        for (gate, people) in &self.needed {
+            lines.push((format!("approvals_needed {gate}"), people.to_string()));
         }
         for key in &self.keys {
             let standing = match (key.is_active, key.compromised_since) {

@@ -27,8 +27,8 @@ use crate::approval::{VerifiedApproval, field};
 use crate::canonical;
 use crate::digest::Digest;
 use crate::driver::{
-    allowed, approval_prefix, creation_fault, creation_names, founded_policy, observe, plan_of, rank,
-    said_once, verdict_on,
+    TooFew, allowed, approval_prefix, creation_fault, creation_names, expected_first, founded_policy,
+    observe, plan_of, rank, said_once, verdict_on,
 };
 use crate::gate::authorization::AuthorizationFacts;
 use crate::id::RunId;
@@ -227,7 +227,12 @@ impl Review {
             valid.extend(judged.ok());
         }
         valid.sort_by_key(|v| rank(&v.approval, v.write.sha256()));
-        outcomes.extend(self.store(ports, open, &stored, &valid).await?);
+        let ask = &stored.asked.ask;
+        expected_first(&mut valid, ask.expected_actor.as_deref(), |v| &v.approval);
+        let needed = allowed(&basis.chain, ask).needed;
+        let approved_by = valid.iter().filter(|v| v.approval.allows()).map(|v| v.approval.actor());
+        let too_few = TooFew::of(needed, ask.expected_actor.as_ref(), approved_by).is_some();
+        outcomes.extend(self.store(ports, open, &stored, &valid, too_few).await?);
         Ok(outcomes)
     }
 
@@ -238,6 +243,7 @@ impl Review {
         open: &OpenAsk,
         stored: &StoredAsk,
         valid: &[Valid],
+        too_few: bool,
     ) -> PortResult<Vec<Outcome>> {
         let mut outcomes = Vec::new();
         let is_stored = |v: &&Valid| stored.answers.iter().any(|a| a.answer.sha256() == v.write.sha256());
@@ -247,7 +253,7 @@ impl Review {
             outcomes.push(Outcome::Answered(new.len()));
         }
         let Some(first) = valid.first() else { return Ok(outcomes) };
-        if open.decided.is_some() && first.approval.allows() {
+        if first.approval.allows() && (too_few || open.decided.is_some()) {
             return Ok(outcomes);
         }
         // A decision is made of the answer's row: one that was stored with other columns decides nothing.

@@ -27,12 +27,14 @@ use crate::port::database::Survey;
 use crate::port::signer::SignedText;
 use crate::settings::RunSettings;
 
+mod approvals;
 mod compact;
 mod error;
 mod read;
 mod stop_record;
 mod word;
 
+pub use approvals::{AlsoApproved, ApprovalRecord, Considered};
 pub use error::SidecarError;
 pub use stop_record::StopRecord;
 
@@ -101,66 +103,6 @@ pub struct PhaseRecord {
     pub result: PhaseResult,
     /// When its intent was chosen.
     pub started_utc: Timestamp,
-}
-
-/// A validated approval.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ApprovalRecord {
-    /// `SG_cut_authz`, `SG_lifecycle_authz` or `SG_failure_escalation`.
-    pub gate: String,
-    /// When the request was made.
-    pub requested_utc: Timestamp,
-    /// Path of the approval.
-    pub approval_kb_id: String,
-    /// For SG_2 and, ours, for every decision stored in the database.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub review_decision_id: Option<Uuid>,
-    /// When it was found valid.
-    pub validated_utc: Timestamp,
-    /// sha256 of the document as validated: a later edit stops the run.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub sha256: Option<Digest>,
-    /// Who signed.
-    #[serde(default)]
-    pub actor: String,
-    /// Fingerprint of the signer's primary key; empty for an unsigned one under policy `optional`.
-    #[serde(default)]
-    pub fingerprint: String,
-    /// `approve`, `defer` or `reject`.
-    #[serde(default = "approve")]
-    pub decision: String,
-    /// Which occurrence of the gate it answered.
-    #[serde(default = "one")]
-    pub occurrence: u32,
-    /// When it ends, if it does.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub expires_utc: Option<Timestamp>,
-    /// sha256 of the request that it answered.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub request_sha256: Option<Digest>,
-    /// The nonce that it answered.
-    #[serde(default)]
-    pub nonce: String,
-}
-
-fn approve() -> String {
-    "approve".to_owned()
-}
-const fn one() -> u32 {
-    1
-}
-
-/// An approval document that was looked at and not accepted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Considered {
-    /// Its path.
-    pub approval_kb_id: String,
-    /// sha256 of what was read.
-    pub sha256: Digest,
-    /// The invariant that it broke first.
-    pub invariant: String,
-    /// Expected and observed.
-    pub detail: String,
 }
 
 /// The last error, for people.

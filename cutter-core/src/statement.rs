@@ -175,13 +175,23 @@ impl Material<'_> {
     /// The answer that opened a gate: the last one there.
     fn word(&self, gate: &str) -> Option<Value> {
         let answer = self.approvals.iter().rfind(|a| a.gate == gate && a.decision == "approve")?;
-        Some(json!({
+        let mut word = json!({
             "gate": gate,
             "actor": answer.actor,
             "fingerprint": answer.fingerprint,
             "answer": { "sha256": answer.sha256.map(|d| d.to_hex()) },
             "request": { "sha256": answer.request_sha256.map(|d| d.to_hex()) },
-        }))
+        });
+        let beside = answer.beside.iter().map(|a| {
+            json!({
+                "actor": a.actor, "fingerprint": a.fingerprint, "answer": { "sha256": a.sha256.to_hex() }
+            })
+        });
+        let beside: Vec<Value> = beside.collect();
+        if let (Some(members), false) = (word.as_object_mut(), beside.is_empty()) {
+            members.insert("beside".to_owned(), Value::Array(beside));
+        }
+        Some(word)
     }
 }
 

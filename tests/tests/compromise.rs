@@ -169,3 +169,40 @@ fn the_drill_of_the_page_works_as_printed() {
     let listed = d.run(&["policy", "show"]).exits(0);
     assert!(listed.stdout.contains(SOVEREIGN), "{}", listed.stdout);
 }
+
+/// Two must approve the cut: one waits, the other one opens the gate, and whoever checks sees both; without
+/// one of them in the rows it fails by name.
+#[test]
+fn where_two_must_approve_verify_wants_both() {
+    let two = Two::new();
+    let d = &two.d;
+    d.register("LAW", &law(2, "several"));
+    let ada = d.path(&format!("keys/{SOVEREIGN}.secret.asc"));
+    let set = |said: &str| {
+        d.by_admin(&["policy", "set", "--approvals-needed", said, "--key", ada.to_str().unwrap()])
+    };
+    for impossible in ["SG_cut_authz=3", "SG_cut_authz=0", "SG_failure_escalation=2", "SG_cut_authz"] {
+        assert_ne!(set(impossible).code, Some(0), "{impossible}");
+    }
+    let _ = set("SG_cut_authz=2").exits(0);
+    let run_id = d.cut("LAW");
+    d.approve(&run_id, "cut");
+    let waits = d.resume(&run_id).exits(5);
+    assert_eq!(waits.json["too_few"], serde_json::json!({ "needed": 2, "approved_by": [SOVEREIGN] }));
+    assert_eq!(waits.state(), "awaiting_cut_authorization");
+    let bob = two.key("secret");
+    let by_bob =
+        ["sovereign", "approve", "--yes", "--run-id", &run_id, "--for", "cut", "--actor", "bob", "--key"];
+    let _ = d.run(&[&by_bob[..], &[bob.to_str().unwrap()]].concat()).exits(0);
+    assert_eq!(d.resume(&run_id).exits(0).state(), "awaiting_lifecycle_authorization");
+    d.approve(&run_id, "lifecycle");
+    assert_eq!(d.resume(&run_id).exits(0).state(), "closeout_reported");
+    let verified = two.verify(&run_id).exits(0);
+    assert_eq!(verified.json["allowed"][0]["beside"], serde_json::json!(["bob"]));
+    let told = d.people(&["verify", "--run-id", &run_id]).stdout;
+    assert!(told.contains(&format!("{SOVEREIGN} and bob allowed the cut")), "{told}");
+    let off = "SET session_replication_role = replica";
+    d.tamper(&format!("{off}; DELETE FROM cutter_governance.approval_answer WHERE actor = 'bob'"));
+    let failed = two.verify(&run_id).exits(6);
+    assert!(failed.stdout.contains("verify.ask.SG_cut_authz.1.enough"), "{}", failed.stdout);
+}

@@ -23,6 +23,8 @@ mod interleavings;
 mod minds;
 #[path = "refusals/policy.rs"]
 mod policy;
+#[path = "refusals/several.rs"]
+mod several;
 #[path = "refusals/sidecars.rs"]
 mod sidecars;
 #[path = "refusals/stops.rs"]

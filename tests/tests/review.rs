@@ -9,7 +9,9 @@ use cutter_core::driver::{Driven, Outcome, Ports};
 use cutter_core::id::RunId;
 use cutter_core::inspect::recover::unknown_to;
 use cutter_core::key::refusal_id;
+use cutter_core::machine::run::GateId;
 use cutter_core::memory::{Fault, FaultKind, FaultPlan, block_on};
+use cutter_core::policy::Change;
 use cutter_core::port::PortErrorKind;
 use cutter_core::port::ask::{AnswerWrite, DecisionWrite};
 use cutter_core::port::effect::ReviewVerdict::{self, Approve, Defer, Reject};
@@ -199,6 +201,31 @@ fn two_answers_that_two_hosts_found_in_another_order_are_one_decision() {
     let evidence = block_on(s.ports().reader.evidence(&run_id)).unwrap();
     assert_eq!(evidence.approvals.len(), 1);
     assert_eq!(evidence.approvals[0].actor, "bob");
+}
+
+#[test]
+fn where_two_must_approve_neither_host_is_content_with_one() {
+    let s = Scenario::new(5_360);
+    s.change_policy(vec![
+        s.world.approver("bob"),
+        Change::ApprovalsNeeded { gate: GateId::CutAuthz, people: 2 },
+    ]);
+    let (run_id, ask) = parked(&s, Gate::Cut);
+    s.sign(&ask, Approve);
+    let reviewed: Vec<Became> = pass(&s).into_iter().map(|r| r.outcome).collect();
+    assert_eq!(reviewed, [Became::Answered(1)]);
+    // a host that stores the decision all the same is not believed
+    let document = s.world.document(&ask.approval_path).unwrap();
+    forge(&s, &run_id, &ask, core::str::from_utf8(&document.bytes).unwrap(), Approve);
+    let driven = on(&s, &run_id);
+    assert!(matches!(&driven.outcome, Outcome::Paused { too_few: Some(_), .. }), "{:?}", driven.outcome);
+    assert!(!is_done(&s, &run_id, Gate::Cut));
+    let text = s.answer(&ask, Approve).replace(&format!("actor: {SOVEREIGN}"), "actor: bob");
+    let document = s.world.sign(&s.world.person("bob"), &text);
+    s.world.file(&ask.approval_path.replace(".md", "-b.md"), document.as_bytes());
+    pass(&s);
+    let driven = on(&s, &run_id);
+    assert!(is_done(&s, &run_id, Gate::Cut), "{:?}", driven.outcome);
 }
 
 /// Death at each call of the duty, and each lost answer: what stands afterwards is the same.

@@ -50,7 +50,8 @@ enum Command {
 Examples:
   cutter policy set --signature required --key sue.secret.asc
   cutter policy set --answers-valid-hours 48 --key sue.secret.asc
-  cutter policy set --may-answer SG_lifecycle_authz=sue")]
+  cutter policy set --may-answer SG_lifecycle_authz=sue
+  cutter policy set --approvals-needed SG_cut_authz=2")]
 pub(crate) struct SetArgs {
     /// Whether an approval must be signed.
     #[arg(long, value_enum)]
@@ -67,6 +68,9 @@ pub(crate) struct SetArgs {
     /// At a gate every approver may answer.
     #[arg(long, value_name = "GATE")]
     anyone_may_answer: Vec<GateId>,
+    /// At the gate of the cut or of enactment so many different people must approve.
+    #[arg(long, value_name = "GATE=N")]
+    approvals_needed: Vec<String>,
     #[command(flatten)]
     word: Word,
 }
@@ -136,6 +140,16 @@ fn rules(args: &SetArgs) -> Result<Vec<Change>, Failure> {
             )
         })?;
         changes.push(Change::MayAnswer { gate, person: name.to_owned() });
+    }
+    for said in &args.approvals_needed {
+        let change = said.split_once('=').map(|(gate, people)| format!("approvals_needed {gate} {people}"));
+        changes.push(change.and_then(|change| change.parse().ok()).ok_or_else(|| {
+            Failure::usage("--approvals-needed cannot be read").broken(
+                "policy.approvals_needed",
+                "SG_cut_authz or SG_lifecycle_authz, `=`, and a number from 1",
+                said.as_str(),
+            )
+        })?);
     }
     if changes.is_empty() {
         return Err(Failure::usage("nothing to set").next("cutter policy set --help"));

@@ -154,7 +154,9 @@ fn said(verified: &Verified) -> String {
             _ => "refused",
         };
         let at = allowed.signed_at.map_or(String::new(), |at| format!(" at {at}"));
-        format!("{} {did} {what}{at}", name(&allowed.actor))
+        let people: Vec<String> =
+            core::iter::once(&allowed.actor).chain(&allowed.beside).map(|person| name(person)).collect();
+        format!("{} {did} {what}{at}", people.join(" and "))
     };
     let words: Vec<String> = verified.allowed.iter().map(word).collect();
     match words.is_empty() {

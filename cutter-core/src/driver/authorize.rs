@@ -23,7 +23,7 @@ use crate::key::refusal_id;
 use crate::machine::run::{GateId, Phase, Stage};
 use crate::naming::EscalationKind;
 use crate::port::effect::{EffectName, ReviewVerdict};
-use crate::sidecar::{ApprovalRecord, PhaseResult, StopRecord};
+use crate::sidecar::{AlsoApproved, ApprovalRecord, PhaseResult, StopRecord};
 use crate::stop::StopReason;
 
 impl Run<'_> {
@@ -57,21 +57,28 @@ impl Run<'_> {
         if !decides_here {
             self.take_standing().await?;
         }
+        let too_few = heard.too_few(self.decided(&ask).map(|record| record.actor.as_str()));
         let decided = self.decided(&ask).map(|record| record.decision == ReviewVerdict::Approve.as_str());
         match (decided, heard.valid.first()) {
             (Some(false), _) => self.begin_refusal(gate, ask.occurrence).await,
+            _ if too_few.is_some() => Ok(Some(Outcome::Paused { ask, invalid: heard.invalid, too_few })),
             (Some(true), _) if heard.refusal().is_none() => {
                 self.policy_stands().await?;
+                if let Some(record) = self.sidecar.sovereign_approvals.last_mut()
+                    && let Some(answer) = heard.valid.iter().find(|a| Some(a.sha256) == record.sha256)
+                {
+                    record.beside = heard.beside(answer);
+                }
                 self.begin(gate, phase, ask.occurrence).await
             }
-            (_, Some(answer)) if decides_here => self.act_on(gate, phase, answer).await,
+            (_, Some(answer)) if decides_here => self.act_on(gate, phase, answer, heard.beside(answer)).await,
             (_, Some(answer)) => self.awaits_decision(&answer.path),
             (_, None) => {
                 self.ports.observer.progress(&crate::port::environment::Progress::Paused {
                     gate: gate.as_str(),
                     request_kb_id: ask.request_path.clone(),
                 });
-                Ok(Some(Outcome::Paused { ask, invalid: heard.invalid }))
+                Ok(Some(Outcome::Paused { ask, invalid: heard.invalid, too_few: None }))
             }
         }
     }
@@ -91,7 +98,7 @@ impl Run<'_> {
     /// Listens while the transaction that relies on an answer is open.
     ///
     /// # Errors
-    /// STOP_REFUSED if a refusal is heard.
+    /// STOP_REFUSED if a refusal is heard; STOP_APPROVAL_CHANGED if fewer approve than must.
     pub(super) async fn hear_before_commit(&mut self) -> Result<(), Halt> {
         let gate = match self.stage()? {
             Stage::AwaitingCutAuthorization => GateId::CutAuthz,
@@ -99,8 +106,14 @@ impl Run<'_> {
             _ => return Ok(()),
         };
         let ask = self.open_ask()?;
-        self.heard = self.listen(&[ask], approval_prefix(gate)).await?;
-        self.heard.refusal().map_or(Ok(()), |refusal| Err(refused_by(refusal)))
+        self.heard = self.listen(core::slice::from_ref(&ask), approval_prefix(gate)).await?;
+        if let Some(refusal) = self.heard.refusal() {
+            return Err(refused_by(refusal));
+        }
+        let spent = self.decided(&ask).map(|record| record.actor.as_str());
+        self.heard.too_few(spent).map_or(Ok(()), |too_few| {
+            Err(Halt::stop(StopReason::ApprovalChanged, format!("{gate}: {too_few}")))
+        })
     }
 
     /// Begins nothing on an answer before: its phase is not running any more.
@@ -134,12 +147,18 @@ impl Run<'_> {
     }
 
     /// Begins what an answer allows, or carries out its refusal.
-    async fn act_on(&mut self, gate: GateId, phase: Phase, answer: &Answer) -> Result<Option<Outcome>, Halt> {
+    async fn act_on(
+        &mut self,
+        gate: GateId,
+        phase: Phase,
+        answer: &Answer,
+        beside: Vec<AlsoApproved>,
+    ) -> Result<Option<Outcome>, Halt> {
         if !answer.approval.allows() {
             return self.refuse(gate, answer).await;
         }
         self.policy_stands().await?;
-        let record = self.approval_record(gate, answer);
+        let record = ApprovalRecord { beside, ..self.approval_record(gate, answer) };
         self.sidecar.sovereign_approvals.push(record);
         self.begin(gate, phase, answer.ask.occurrence).await
     }
@@ -217,6 +236,7 @@ impl Run<'_> {
             expires_utc: approval.expires(),
             request_sha256: answer.ask.required.get(field::REQUEST_SHA256).and_then(|t| t.parse().ok()),
             nonce: answer.ask.required.get(field::NONCE).cloned().unwrap_or_default(),
+            beside: Vec::new(),
         }
     }
 

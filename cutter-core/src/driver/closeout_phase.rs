@@ -103,7 +103,11 @@ impl Run<'_> {
                         b.blob.sha256, b.blob.fingerprint
                     )
                 })
-                .chain(approvals.map(|a| format!("{} {} by {}", a.gate, a.decision, a.actor)))
+                .chain(approvals.map(|a| {
+                    let people = core::iter::once(&a.actor).chain(a.beside.iter().map(|b| &b.actor));
+                    let people: Vec<&str> = people.map(String::as_str).collect();
+                    format!("{} {} by {}", a.gate, a.decision, people.join(" and "))
+                }))
                 .collect(),
             next_steps: vec![
                 format!("check everything from the evidence: cutter verify --run-id {}", self.sidecar.run_id),

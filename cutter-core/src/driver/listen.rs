@@ -11,6 +11,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use serde::Serialize;
+
 use super::run::{Halt, Run};
 use super::{DriveError, policy};
 use crate::approval::{ApprovalPolicy, Ask, NotVerified, VerifiedApproval, verify};
@@ -23,7 +25,7 @@ use crate::port::ask::{AnswerWrite, AskWrite, RunBegun, StoredAsk};
 use crate::port::effect::ReviewVerdict;
 use crate::port::knowledge_base::Document;
 use crate::port::signer::SignatureFacts;
-use crate::sidecar::Considered;
+use crate::sidecar::{AlsoApproved, Considered};
 
 /// Documents that were not accepted are kept with the run, the first ones, at most so many.
 const CONSIDERED_MAX: usize = 20;
@@ -51,6 +53,15 @@ impl Answer {
         }
     }
 
+    fn beside(&self) -> AlsoApproved {
+        AlsoApproved {
+            actor: self.approval.actor().to_owned(),
+            fingerprint: self.approval.fingerprint().unwrap_or_default().to_owned(),
+            approval_kb_id: self.path.clone(),
+            sha256: self.sha256,
+        }
+    }
+
     fn rank(&self) -> (u8, jiff::Timestamp, Digest) {
         rank(&self.approval, self.sha256)
     }
@@ -72,12 +83,74 @@ pub(super) struct Heard {
     pub(super) valid: Vec<Answer>,
     /// What was looked at and not accepted.
     pub(super) invalid: Vec<Considered>,
+    /// How many different people must approve.
+    needed: u32,
+    /// Who must be among them.
+    expected: Option<String>,
+}
+
+/// A gate where several people must approve, and some have not yet.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct TooFew {
+    /// How many must.
+    pub needed: u32,
+    /// Who has, by name.
+    pub approved_by: Vec<String>,
+    /// Who must be among them, and is not yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub missing: Option<String>,
+}
+
+impl TooFew {
+    /// Whether the people who approved are too few. Where one is enough, the gate's own checks say
+    /// whether that one is there.
+    #[must_use]
+    pub(crate) fn of<'a>(
+        needed: u32,
+        expected: Option<&String>,
+        approved_by: impl IntoIterator<Item = &'a str>,
+    ) -> Option<Self> {
+        let people: BTreeSet<&str> = approved_by.into_iter().collect();
+        let missing = expected.filter(|expected| !people.contains(expected.as_str())).cloned();
+        let enough = u32::try_from(people.len()).unwrap_or(u32::MAX) >= needed && missing.is_none();
+        (needed > 1 && !enough).then(|| Self {
+            needed,
+            approved_by: people.into_iter().map(ToOwned::to_owned).collect(),
+            missing,
+        })
+    }
+}
+
+impl core::fmt::Display for TooFew {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let by = if self.approved_by.is_empty() { "nobody".to_owned() } else { self.approved_by.join(", ") };
+        write!(f, "{} people must approve here; approved by {by}", self.needed)?;
+        self.missing.as_ref().map_or(Ok(()), |missing| write!(f, "; {missing} must be among them"))
+    }
 }
 
 impl Heard {
     /// The refusal that counts, if there is one.
     pub(super) fn refusal(&self) -> Option<&Answer> {
         self.valid.first().filter(|answer| !answer.approval.allows())
+    }
+
+    /// What is missing, where nobody refused and several must approve. The person whose approval is being
+    /// spent counts, though it was used by that.
+    pub(super) fn too_few(&self, spent: Option<&str>) -> Option<TooFew> {
+        let approved_by = self.valid.iter().filter(|a| a.approval.allows()).map(|a| a.approval.actor());
+        TooFew::of(self.needed, self.expected.as_ref(), approved_by.chain(spent))
+            .filter(|_| self.refusal().is_none())
+    }
+
+    /// The approvals that were given beside the one that the consent is made of.
+    pub(super) fn beside(&self, consent: &Answer) -> Vec<AlsoApproved> {
+        if self.needed == 1 {
+            return Vec::new();
+        }
+        let mut people = BTreeSet::from([consent.approval.actor()]);
+        let others = self.valid.iter().filter(|a| a.approval.allows() && people.insert(a.approval.actor()));
+        others.map(Answer::beside).collect()
     }
 }
 
@@ -117,14 +190,17 @@ impl Run<'_> {
             false => heard.valid.partition_point(|other| other.rank() < answer.rank()),
         };
         heard.valid.insert(place, answer);
+        expected_first(&mut heard.valid, heard.expected.as_deref(), |answer| &answer.approval);
         Ok(())
     }
 
     /// Looks at every document that may answer one of the asks, and at the answers that are stored.
     /// Nothing is written.
     pub(super) async fn listen(&self, asks: &[Ask], prefix: &str) -> Result<Heard, Halt> {
-        let mut heard = Heard::default();
         let chain = self.chain().await?;
+        let needed = asks.iter().map(|ask| policy::allowed(&chain, ask).needed).max().unwrap_or(1);
+        let expected = asks.first().and_then(|ask| ask.expected_actor.clone());
+        let mut heard = Heard { needed, expected, ..Heard::default() };
         let mut seen = BTreeSet::new();
         for path in self.candidates(prefix).await? {
             let document = match self.ports.kb.read(&path).await {
@@ -161,6 +237,7 @@ impl Run<'_> {
             }
         }
         heard.valid.sort_by_key(Answer::rank);
+        expected_first(&mut heard.valid, heard.expected.as_deref(), |answer| &answer.approval);
         Ok(heard)
     }
 
@@ -338,6 +415,19 @@ pub(crate) fn verdict_on(
         let verdict = verify(&facts, &authorization::judge(&facts), sha256);
         verdict.ok().filter(|answer| !answer.allows()).ok_or(not)
     })
+}
+
+/// Puts the approval of who is expected before other people's; refusals stay before all.
+pub(crate) fn expected_first<T>(
+    valid: &mut [T],
+    expected: Option<&str>,
+    approval: impl Fn(&T) -> &VerifiedApproval,
+) {
+    let Some(expected) = expected else { return };
+    valid.sort_by_key(|one| {
+        let approval = approval(one);
+        (approval.allows(), approval.allows() && approval.actor() != expected)
+    });
 }
 
 /// What counts most comes first: no, not now, yes; then which was signed first. Of equal ones the bytes

@@ -156,7 +156,11 @@ impl Run<'_> {
         self.step(stage.awaits().ok_or_else(missing)?, self.ports.clock.now())?;
         self.persist_last().await?;
         let no_ask = || Halt::stop(StopReason::Internal, "no request is open");
-        Ok(Outcome::Paused { ask: self.sidecar.ask.clone().ok_or_else(no_ask)?, invalid: vec![] })
+        Ok(Outcome::Paused {
+            ask: self.sidecar.ask.clone().ok_or_else(no_ask)?,
+            invalid: vec![],
+            too_few: None,
+        })
     }
 
     /// Looks for the answer as a run does: `None`, and one write, if it is there.
@@ -164,8 +168,10 @@ impl Run<'_> {
         let Some(ask) = self.sidecar.ask.clone() else { return Ok(None) };
         let gate = GateId::LifecycleAuthz;
         let heard = self.search(core::slice::from_ref(&ask), approval_prefix(gate)).await?;
-        let Some(answer) = heard.valid.first().filter(|answer| answer.approval.allows()) else {
-            return Ok(Some(Outcome::Paused { ask, invalid: heard.invalid }));
+        let too_few = heard.too_few(None);
+        let first = heard.valid.first().filter(|answer| answer.approval.allows() && too_few.is_none());
+        let Some(answer) = first else {
+            return Ok(Some(Outcome::Paused { ask, invalid: heard.invalid, too_few }));
         };
         let record = self.approval_record(gate, answer);
         self.sidecar.sovereign_approvals.push(record);

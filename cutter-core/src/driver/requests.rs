@@ -77,6 +77,10 @@ impl Run<'_> {
             approval_path: format!("{folder}/{answer}"),
             request_path: format!("{folder}/{file}"),
         };
+        let needed = chain.now().needed_at(gate.as_str());
+        if needed > 1 {
+            ask.required.insert(field::APPROVALS_NEEDED.to_owned(), needed.to_string());
+        }
         let report = self.request_report(&intent, &ask, &chain).await?;
         let text = render_request(&report)?;
         let sha256 = self.owe(file, text);

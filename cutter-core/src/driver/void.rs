@@ -109,7 +109,7 @@ impl Run<'_> {
         let answer = match heard.valid.into_iter().next() {
             Some(answer) if answer.approval.allows() => answer,
             Some(_) => return Ok(self.as_it_stands(stop)),
-            None => return Ok(Outcome::Paused { ask, invalid: heard.invalid }),
+            None => return Ok(Outcome::Paused { ask, invalid: heard.invalid, too_few: None }),
         };
         // Whatever drifted is what is voided: the pins follow the live state from here.
         for effect in EffectName::ALL {
@@ -285,5 +285,6 @@ fn escalation_record(stop: &StopRecord, answer: &Answer, now: jiff::Timestamp) -
         expires_utc: answer.approval.expires(),
         request_sha256: None,
         nonce: stop.nonce.clone(),
+        beside: alloc::vec![],
     }
 }

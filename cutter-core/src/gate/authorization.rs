@@ -228,7 +228,8 @@ fn signature(
         checks.push(Check::new("approval.actor_matches_key", shown, actor, owners.contains(&actor)));
     }
     checks.push(match &facts.ask.expected_actor {
-        Some(wanted) if !refuses => {
+        // where several must approve, the one who is expected is among them, and others besides
+        Some(wanted) if !refuses && policy.needed == 1 => {
             Check::new("approval.expected_actor", wanted, actor, wanted == actor && !actor.is_empty())
         }
         _ => Check::new("approval.expected_actor", "any approver", actor, !actor.is_empty()),

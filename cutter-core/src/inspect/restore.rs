@@ -18,7 +18,7 @@ use crate::sidecar::{ApprovalRecord, Sidecar};
 pub fn recorded(sidecar: &Sidecar) -> BTreeMap<String, Digest> {
     let answers = sidecar.sovereign_approvals.iter();
     // a later answer under the same name takes the place of an earlier one
-    filed(sidecar).chain(answers.filter_map(of_answer)).collect()
+    filed(sidecar).chain(answers.flat_map(of_answer)).collect()
 }
 
 /// The document that is filed next. Where another one stands under its name, nothing was lost, and the
@@ -41,12 +41,14 @@ pub fn relied_on(sidecar: &Sidecar) -> BTreeMap<String, Digest> {
         };
         !answers.iter().skip(n + 1).any(same)
     };
-    let last = answers.iter().enumerate().filter(is_last).filter_map(|(_, answer)| of_answer(answer));
+    let last = answers.iter().enumerate().filter(is_last).flat_map(|(_, answer)| of_answer(answer));
     filed(sidecar).chain(last).collect()
 }
 
-fn of_answer(answer: &ApprovalRecord) -> Option<(String, Digest)> {
-    Some((answer.approval_kb_id.clone(), answer.sha256?))
+/// What a consent was made of, and what was approved beside it.
+fn of_answer(answer: &ApprovalRecord) -> impl Iterator<Item = (String, Digest)> {
+    let own = answer.sha256.map(|sha256| (answer.approval_kb_id.clone(), sha256));
+    own.into_iter().chain(answer.beside.iter().map(|a| (a.approval_kb_id.clone(), a.sha256)))
 }
 
 fn filed(sidecar: &Sidecar) -> impl Iterator<Item = (String, Digest)> {

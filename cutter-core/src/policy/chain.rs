@@ -240,6 +240,16 @@ impl Chain {
         Ok(policies.fold(first, |all, one| all.and(&one)))
     }
 
+    /// How many different people had to approve at a gate, by every policy from `head` to a time of the
+    /// database.
+    ///
+    /// # Errors
+    /// [`Foreign`] if `head` is no event of this chain.
+    pub fn needed_between(&self, head: &str, until: Timestamp, gate: &str) -> Result<u32, Foreign> {
+        let links = self.since(head)?.iter().filter(|l| l.recorded_at <= until);
+        Ok(links.map(|l| l.policy.needed_at(gate)).max().unwrap_or(1))
+    }
+
     /// What moved since `head` that a run which pinned it must not pass over: a rule that allows
     /// more, or a key that somebody else may have and that one of `consumed` was signed with.
     /// Another approver is not among it.

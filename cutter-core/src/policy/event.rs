@@ -100,6 +100,13 @@ pub enum Change {
         /// The gate.
         gate: GateId,
     },
+    /// So many different people must approve before this gate lets a run past.
+    ApprovalsNeeded {
+        /// The gate: of cut or of enactment.
+        gate: GateId,
+        /// 1, 2, …
+        people: u32,
+    },
     /// The key that a duty signs with.
     DutyKeyRegistered {
         /// The duty.
@@ -260,6 +267,7 @@ impl fmt::Display for Change {
             Self::AnswersValid { hours: None } => f.write_str("answers_valid_hours unbounded"),
             Self::MayAnswer { gate, person } => write!(f, "may_answer {gate} {person}"),
             Self::AnyoneMayAnswer { gate } => write!(f, "anyone_may_answer {gate}"),
+            Self::ApprovalsNeeded { gate, people } => write!(f, "approvals_needed {gate} {people}"),
             Self::DutyKeyRegistered { duty, public_key } => {
                 write!(f, "duty_key_registered {} {public_key}", duty.as_str())
             }
@@ -349,6 +357,16 @@ impl FromStr for Change {
                 Self::MayAnswer { gate: gate(at)?, person }
             }
             "anyone_may_answer" => Self::AnyoneMayAnswer { gate: gate(rest)? },
+            "approvals_needed" => {
+                let (at, people) =
+                    rest.split_once(' ').ok_or_else(|| wrong("a gate and a number of people"))?;
+                // a stop is answered by one: what it lets go on meets the next gate
+                let gate = gate(at).ok().filter(|g| *g != GateId::FailureEscalation);
+                Self::ApprovalsNeeded {
+                    gate: gate.ok_or_else(|| wrong("SG_cut_authz or SG_lifecycle_authz"))?,
+                    people: people.parse().ok().filter(|n| *n > 0).ok_or_else(|| wrong("a number from 1"))?,
+                }
+            }
             "duty_key_registered" => {
                 duty().map(|(duty, public_key)| Self::DutyKeyRegistered { duty, public_key })?
             }

@@ -263,6 +263,10 @@ fn who(policy: &ApprovalPolicy, ask: &Ask, cell: usize) -> String {
         Some(actor) => format!("{} must answer", prose(actor, cell)),
         None => "one of these may answer".to_owned(),
     };
+    let needed = match policy.needed {
+        1 => String::new(),
+        people => format!("; {people} different people must approve"),
+    };
     let creator = if policy.approver_not_creator { "; not the run's creator" } else { "" };
     let shown: Vec<String> = policy
         .approvers
@@ -272,7 +276,7 @@ fn who(policy: &ApprovalPolicy, ask: &Ask, cell: usize) -> String {
         .collect();
     let more = policy.approvers.len().saturating_sub(shown.len());
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-    format!("The answer is {signed}; {named}{creator}: {}{more}.", shown.join(", "))
+    format!("The answer is {signed}; {named}{needed}{creator}: {}{more}.", shown.join(", "))
 }
 
 /// Stands in a template where the approver fills in.

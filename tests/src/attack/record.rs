@@ -175,6 +175,7 @@ fn approved(hand: &Hand<'_>, sidecar: &mut Sidecar, ask: &Ask) {
         expires_utc: None,
         request_sha256: ask.required.get(field::REQUEST_SHA256).and_then(|t| t.parse().ok()),
         nonce: ask.required.get(field::NONCE).cloned().unwrap_or_default(),
+        beside: Vec::new(),
     });
 }
 

@@ -151,7 +151,10 @@ fn missing_a_run_waits_and_resume_does_nothing() {
         let (before, revision) = (s.world.snapshot(), s.stored(&run_id).revision);
         for _ in 0..3 {
             let driven = s.resumed(&run_id);
-            assert_eq!(driven.outcome, Outcome::Paused { ask: ask.clone(), invalid: Vec::new() });
+            assert_eq!(
+                driven.outcome,
+                Outcome::Paused { ask: ask.clone(), invalid: Vec::new(), too_few: None }
+            );
             assert_eq!(driven.sidecar.state, gate.awaiting());
         }
         assert_eq!(s.world.snapshot(), before);

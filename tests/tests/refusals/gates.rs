@@ -418,7 +418,7 @@ fn an_own_gate_at_a_sovereign_gate_judges_answers_and_no_refusal() {
         let s = Scenario::new(380 + n);
         let ports = sealed(&s, gate);
         let driven = drive(&s, &ports);
-        let driver::Outcome::Paused { ask, invalid } = &driven.outcome else {
+        let driver::Outcome::Paused { ask, invalid, .. } = &driven.outcome else {
             panic!("{gate}: {:?}", driven.outcome)
         };
         assert_eq!((ask.gate.as_str(), invalid[0].invariant.as_str()), (gate.as_str(), "own.seal"));

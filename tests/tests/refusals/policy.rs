@@ -184,6 +184,7 @@ fn an_approval_that_the_record_calls_valid_is_judged_again() {
             expires_utc: None,
             request_sha256: ask.required[field::REQUEST_SHA256].parse().ok(),
             nonce: ask.required[field::NONCE].clone(),
+            beside: Vec::new(),
         });
         sidecar.revision += 1;
         let bytes = sidecar.to_bytes().unwrap();

@@ -1,6 +1,6 @@
 //! What a driver's command came to, for people, machines, hooks and the exit code.
 
-use cutter_core::driver::{Driven, Outcome as Driver};
+use cutter_core::driver::{Driven, Outcome as Driver, TooFew};
 use cutter_core::inspect::{Summary, exit_code_of};
 use cutter_core::port::run_store::RunStore;
 use cutter_core::sidecar::Considered;
@@ -23,6 +23,9 @@ pub(crate) struct Presented {
     /// The answer that stands, where another host has to store its decision first.
     #[serde(skip_serializing_if = "Option::is_none")]
     awaits_decision: Option<String>,
+    /// Who has approved, where several people must and some have not yet.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    too_few: Option<TooFew>,
     #[serde(skip)]
     pub(crate) exit: Exit,
     #[serde(skip)]
@@ -44,15 +47,16 @@ enum Event {
 pub(crate) fn present(driven: &Driven, runs: &dyn RunStore, waited: Option<&str>) -> Presented {
     let mut summary = Summary::of(&driven.sidecar, &runs.sidecar_location(&driven.sidecar.run_id));
     let mut not_accepted = Vec::new();
-    let (mut next, mut awaits) = (None, None);
+    let (mut next, mut awaits, mut still) = (None, None, None);
     let (exit, event) = match &driven.outcome {
         Driver::Completed | Driver::DryRunDone | Driver::Voided => (Exit::DONE, Event::Other),
         Driver::ReplayedFrom(run_id) => {
             summary.replayed_from = Some(run_id.to_string());
             (Exit::DONE, Event::Other)
         }
-        Driver::Paused { ask, invalid } => {
+        Driver::Paused { ask, invalid, too_few } => {
             not_accepted.clone_from(invalid);
+            still.clone_from(too_few);
             let moved = waited != Some(ask.request_path.as_str());
             let exit = if moved { Exit::DONE } else { Exit::APPROVAL };
             (exit, if moved { Event::Gate } else { Event::Other })
@@ -65,7 +69,15 @@ pub(crate) fn present(driven: &Driven, runs: &dyn RunStore, waited: Option<&str>
         }
         Driver::Stopped(stop) | Driver::Failed(stop) => (Exit::of(exit_code_of(&stop.code)), Event::Stop),
     };
-    Presented { summary, approvals_not_accepted: not_accepted, awaits_decision: awaits, exit, event, next }
+    Presented {
+        summary,
+        approvals_not_accepted: not_accepted,
+        awaits_decision: awaits,
+        too_few: still,
+        exit,
+        event,
+        next,
+    }
 }
 
 impl Presented {
@@ -75,6 +87,7 @@ impl Presented {
             summary,
             approvals_not_accepted: Vec::new(),
             awaits_decision: None,
+            too_few: None,
             exit: Exit::DONE,
             event: Event::Other,
             next: None,
@@ -97,6 +110,7 @@ impl Presented {
         if self.exit == Exit::APPROVAL
             && self.approvals_not_accepted.is_empty()
             && self.awaits_decision.is_none()
+            && self.too_few.is_none()
             && self.summary.stop.is_none()
         {
             cx.out.warn("no approval that answers this request was found; the run waits as before");
@@ -135,6 +149,9 @@ pub(crate) fn people(presented: &Presented) -> String {
         rows.push(("answered", answer.clone()));
         let waits = "a host with the reviewer's login stores the decision: cutter worker --duty review";
         rows.push(("waits for", waits.to_owned()));
+    }
+    if let Some(too_few) = &presented.too_few {
+        rows.push(("waits for", too_few.to_string()));
     }
     text.push_str(&render::fields(&rows));
     for considered in &presented.approvals_not_accepted {

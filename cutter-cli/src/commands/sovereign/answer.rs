@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _};
 use std::path::PathBuf;
 
-use cutter_core::approval::{allows, render_approval};
+use cutter_core::approval::{allows, field, render_approval};
 use cutter_core::digest::Digest;
 use cutter_core::inspect::asked::{Asked, Purpose, answer_name};
 use cutter_core::naming::utc_date;
@@ -85,8 +85,12 @@ pub(crate) fn answer(
     let now = wire::now();
     let expires = signing.expires.as_deref().map(|text| parse_expires(text, now)).transpose()?;
     let pair = if signing.unsigned { None } else { Some(wire::load_pair(&key_file(config, signing)?)?) };
+    // anybody may refuse; where several must approve, others may besides who is expected
+    let is_only =
+        signing.verdict == ReviewVerdict::Approve && !ask.required.contains_key(field::APPROVALS_NEEDED);
+    let only = ask.expected_actor.as_deref().filter(|_| is_only);
     let actor = actor(cx, config, pair.as_ref(), ask.expected_actor.as_deref());
-    fits(config, pair.as_ref(), &actor, ask.expected_actor.as_deref())?;
+    fits(config, pair.as_ref(), &actor, only)?;
     let text = render_approval(ask, signing.verdict, &actor, now, expires, &signing.extra);
     confirm(cx, asked, &text, signing)?;
     let document = match &pair {

@@ -118,6 +118,7 @@ fn approval_record(ask: &Ask, path: &str, text: &str, signature: &SignatureFacts
         expires_utc: None,
         request_sha256: ask.required.get(field::REQUEST_SHA256).and_then(|t| t.parse().ok()),
         nonce: ask.required.get(field::NONCE).cloned().unwrap_or_default(),
+        beside: Vec::new(),
     }
 }
 

@@ -173,7 +173,13 @@ fn once(
         backup(config, stores, record, &mut out)?;
     }
     if let Some(stored) = &database {
-        let sources = AskSources { run_id, record: record.as_ref(), documents: &texts, chain: &chain };
+        let sources = AskSources {
+            run_id,
+            record: record.as_ref(),
+            documents: &texts,
+            chain: &chain,
+            evidence: &stored.evidence,
+        };
         let signature = |answer: &StoredAnswer| {
             let at = answer.recorded_at.unwrap_or_else(wire::now);
             documents::observed(&ring, &chain, answer.answer.document.as_bytes(), at).ok()

@@ -46,6 +46,9 @@ pub struct Allowed {
     pub actor: String,
     /// With which key; empty for an unsigned one that the policy let pass.
     pub fingerprint: String,
+    /// Who else approved, where several people had to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub beside: Vec<String>,
     /// When, by the signer's own clock.
     pub signed_at: Option<Timestamp>,
     /// The document.
@@ -69,6 +72,7 @@ pub fn allowed(approvals: &[ApprovalFact], checks: &[Check]) -> Vec<Allowed> {
             decision: record.decision.clone(),
             actor: record.actor.clone(),
             fingerprint: record.fingerprint.clone(),
+            beside: record.beside.iter().map(|b| b.actor.clone()).collect(),
             signed_at,
             approval: record.approval_kb_id.clone(),
         })

@@ -2,6 +2,7 @@
 //! the signed documents say themselves.
 
 use alloc::borrow::ToOwned;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -13,6 +14,8 @@ use crate::id::RunId;
 use crate::inspect::asked::{Asked, asks as asked_by};
 use crate::policy::Chain;
 use crate::port::ask::{StoredAnswer, StoredAsk};
+use crate::port::database::{RunEvidence, StoredApproval};
+use crate::port::effect::ReviewVerdict;
 use crate::port::signer::SignatureFacts;
 use crate::sidecar::{ApprovalRecord, Sidecar};
 
@@ -27,6 +30,8 @@ pub struct AskSources<'a> {
     pub documents: &'a [(String, String)],
     /// The policy that the database holds.
     pub chain: &'a Chain,
+    /// What the database holds of the run.
+    pub evidence: &'a RunEvidence,
 }
 
 /// Judges each stored ask with its answers. `signature` gives what was found of the signature of a
@@ -51,6 +56,7 @@ pub fn asks(
             wrong.extend(answered(from, answer, signature(answer)));
         }
         checks.push(Check::empty(&id("answers"), &wrong));
+        checks.extend(enough(from, one, &id("enough")));
     }
     checks
 }
@@ -125,6 +131,33 @@ fn recorded(record: &Sidecar, stored: &StoredAsk) -> Vec<String> {
         wrong.push("what is asked now is recorded otherwise".to_owned());
     }
     wrong
+}
+
+/// What an ask's approval allowed was approved by as many people as the policy wanted, from the ask until
+/// the approval was stored.
+fn enough(from: AskSources<'_>, stored: &StoredAsk, id: &str) -> Option<Check> {
+    let ask = &stored.asked.ask;
+    let nonce = ask.required.get(field::NONCE).map_or("", String::as_str);
+    let relied_on = |a: &&StoredApproval| a.nonce == nonce && a.used_by.is_some();
+    let consent = from.evidence.approvals.iter().find(relied_on)?;
+    let at = consent.recorded_at?;
+    let head = ask.required.get(field::POLICY_HEAD)?;
+    let needed = match from.chain.needed_between(head, at, &ask.gate) {
+        Ok(1) => return None,
+        Ok(needed) => needed,
+        Err(foreign) => {
+            return Some(Check::new(id, "the policy that the ask names", foreign.to_string(), false));
+        }
+    };
+    let approved = stored.answers.iter().filter(|a| !a.late && a.answer.decision == ReviewVerdict::Approve);
+    let might = |a: &&StoredAnswer| {
+        let stood = a.recorded_at.map(|at| from.chain.person_at(&a.answer.fingerprint, at));
+        a.answer.fingerprint.is_empty() || stood.is_some_and(|who| who == Ok(a.answer.actor.as_str()))
+    };
+    let people: BTreeSet<&str> = approved.filter(might).map(|a| a.answer.actor.as_str()).collect();
+    let are_enough = u32::try_from(people.len()).is_ok_and(|people| people >= needed);
+    let shown = people.into_iter().collect::<Vec<_>>().join(", ");
+    Some(Check::new(id, format!("{needed} people who approve"), shown, are_enough))
 }
 
 /// A stored answer is signed by whom it names, and says what it is stored as.

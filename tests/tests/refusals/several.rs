@@ -1,0 +1,161 @@
+//! Where the policy wants several people to approve at a gate: nothing goes past it on fewer, whatever the
+//! order, and whoever takes a document away.
+
+use cutter_core::approval::Ask;
+use cutter_core::digest::Digest;
+use cutter_core::driver::{Driven, Outcome, TooFew};
+use cutter_core::id::RunId;
+use cutter_core::machine::run::GateId;
+use cutter_core::memory::{Fault, FaultKind, FaultPlan, block_on};
+use cutter_core::policy::{Change, Policy};
+use cutter_core::port::effect::ReviewVerdict::{self, Approve, Reject};
+use cutter_tests::refusal::{Gate, asked, stopped};
+use cutter_tests::{SOVEREIGN, Scenario};
+
+const BOB: &str = "bob";
+
+fn needed(gate: Gate, people: u32) -> Change {
+    let gate = if gate == Gate::Cut { GateId::CutAuthz } else { GateId::LifecycleAuthz };
+    Change::ApprovalsNeeded { gate, people }
+}
+
+/// A run that is parked at a gate where two must approve.
+fn parked(seed: u64, gate: Gate) -> (Scenario, RunId, Ask) {
+    let s = Scenario::new(seed);
+    s.change_policy(vec![s.world.approver(BOB), needed(gate, 2)]);
+    let (run_id, ask) = s.parked(gate);
+    (s, run_id, ask)
+}
+
+fn file(s: &Scenario, ask: &Ask, n: usize, who: &str, verdict: ReviewVerdict) -> (String, Digest) {
+    let text = s.answer(ask, verdict).replace(&format!("actor: {SOVEREIGN}"), &format!("actor: {who}"));
+    let document = s.world.sign(&s.world.person(who), &text);
+    let path = ask.approval_path.replace(".md", &format!("-{n}.md"));
+    s.world.file(&path, document.as_bytes());
+    s.world.advance(1_000);
+    (path, Digest::of(document.as_bytes()))
+}
+
+fn is_past(s: &Scenario, run_id: &RunId, gate: Gate) -> bool {
+    let used = s.rows_of("approval_use");
+    let effect = if gate == Gate::Cut { "leg_a" } else { "enact" };
+    used.iter().any(|u| u["run_id"] == run_id.as_str() && u["used_by"]["effect"] == effect)
+}
+
+fn too_few(driven: &Driven) -> TooFew {
+    match &driven.outcome {
+        Outcome::Paused { too_few: Some(too_few), .. } => too_few.clone(),
+        other => panic!("expected too few approvals, observed {other:?}"),
+    }
+}
+
+#[test]
+fn one_person_is_never_two_and_two_open_the_gate_in_any_order() {
+    let words = [(SOVEREIGN, Approve), (BOB, Approve), (BOB, Reject)];
+    let mut seed = 6_000;
+    for gate in Gate::ALL {
+        for a in words {
+            for b in words {
+                for c in words {
+                    for at_once in [true, false] {
+                        seed += 1;
+                        let (s, run_id, ask) = parked(seed, gate);
+                        let mut said: Vec<(&str, ReviewVerdict)> = Vec::new();
+                        for (n, (who, verdict)) in [a, b, c].into_iter().enumerate() {
+                            file(&s, &ask, n, who, verdict);
+                            said.push((who, verdict));
+                            if at_once && n < 2 {
+                                continue;
+                            }
+                            let refused = said.iter().any(|(_, v)| *v == Reject);
+                            let both = [SOVEREIGN, BOB].iter().all(|p| said.iter().any(|(who, _)| who == p));
+                            let driven = s.resumed(&run_id);
+                            assert_eq!(is_past(&s, &run_id, gate), both && !refused, "{gate:?} {said:?}");
+                            if refused {
+                                assert_eq!(stopped(&driven).code, "STOP_REFUSED");
+                                break;
+                            }
+                            if both {
+                                break;
+                            }
+                            assert_eq!(too_few(&driven).approved_by, [who]);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_record_the_report_and_the_statement_name_everybody() {
+    let (s, run_id, ask) = parked(6_200, Gate::Lifecycle);
+    let (path, sha256) = file(&s, &ask, 0, BOB, Approve);
+    let waits = too_few(&s.resumed(&run_id));
+    assert_eq!((waits.needed, waits.missing.as_deref()), (2, Some(SOVEREIGN)));
+    file(&s, &ask, 1, SOVEREIGN, Approve);
+    assert_eq!(s.resumed(&run_id).outcome, Outcome::Completed);
+    let record = s.stored(&run_id).sovereign_approvals.last().unwrap().clone();
+    assert_eq!(record.actor, SOVEREIGN, "who is expected gives the consent");
+    let beside: Vec<(&str, &str, Digest)> =
+        record.beside.iter().map(|b| (b.actor.as_str(), b.approval_kb_id.as_str(), b.sha256)).collect();
+    assert_eq!(beside, [(BOB, path.as_str(), sha256)]);
+    let statement = block_on(s.ports().reader.statement(&run_id)).unwrap().unwrap();
+    assert!(statement.body.contains(&format!("\"beside\":[{{\"actor\":\"{BOB}\"")), "{}", statement.body);
+    let report = s.stored(&run_id).documents.last().unwrap().path.clone();
+    let report = String::from_utf8(s.world.document(&report).unwrap().bytes).unwrap();
+    assert!(report.contains(&format!("by {SOVEREIGN} and {BOB}")), "{report}");
+    let request = String::from_utf8(s.world.document(&ask.request_path).unwrap().bytes).unwrap();
+    assert!(request.contains("2 different people must approve"), "{request}");
+}
+
+/// Whoever edits the second approval away, at any call until the first one is spent: nothing relies on one.
+#[test]
+fn an_approval_that_goes_away_before_the_commit_is_missed() {
+    for gate in Gate::ALL {
+        let (mut n, mut missed) = (0, 0);
+        loop {
+            n += 1;
+            let (s, run_id, ask) = parked(6_300, gate);
+            file(&s, &ask, 0, SOVEREIGN, Approve);
+            let (path, _) = file(&s, &ask, 1, BOB, Approve);
+            let (_, ports) = s.process(FaultPlan::one(Fault::at(n, FaultKind::DieBefore)));
+            let done = s.resume(&ports, &run_id).is_ok();
+            if is_past(&s, &run_id, gate) || done {
+                break;
+            }
+            s.world.file(&path, b"gone");
+            let driven = s.resumed(&run_id);
+            assert!(!is_past(&s, &run_id, gate), "call {n}: {:?}", driven.outcome);
+            missed += 1;
+        }
+        assert!(missed > 10, "{gate:?}: {missed}");
+    }
+}
+
+#[test]
+fn fewer_are_a_loosening_and_nobody_can_want_more_than_there_are() {
+    let (s, run_id, ask) = parked(6_400, Gate::Cut);
+    s.change_policy(vec![needed(Gate::Cut, 1)]);
+    file(&s, &ask, 0, SOVEREIGN, Approve);
+    assert_eq!(too_few(&s.resumed(&run_id)).needed, 2, "as it was when it was asked");
+    file(&s, &ask, 1, BOB, Approve);
+    assert_eq!(stopped(&s.resumed(&run_id)).code, "STOP_DRIFT_policy");
+    assert!(!is_past(&s, &run_id, Gate::Cut));
+    let (two, one) = (Policy { needed: [("g".into(), 2)].into(), ..Policy::default() }, Policy::default());
+    assert_eq!(two.loosened_by(&one), ["1 must approve at g, before 2"]);
+    assert_eq!(one.loosened_by(&two), Vec::<String>::new());
+}
+
+#[test]
+fn a_policy_that_wants_more_holds_for_what_is_asked_already() {
+    let s = Scenario::new(6_500);
+    s.change_policy(vec![s.world.approver(BOB)]);
+    let (run_id, ask) = s.parked(Gate::Cut);
+    s.change_policy(vec![needed(Gate::Cut, 2)]);
+    file(&s, &ask, 0, SOVEREIGN, Approve);
+    assert_eq!(too_few(&s.resumed(&run_id)).approved_by, [SOVEREIGN]);
+    file(&s, &ask, 1, BOB, Approve);
+    asked(&s.resumed(&run_id));
+    assert!(is_past(&s, &run_id, Gate::Cut));
+}
