@@ -155,7 +155,7 @@ fn said(verified: &Verified) -> String {
         };
         let at = allowed.signed_at.map_or(String::new(), |at| format!(" at {at}"));
         let people: Vec<String> =
-            core::iter::once(&allowed.actor).chain(&allowed.beside).map(|person| name(person)).collect();
+            core::iter::once(&allowed.actor).chain(&allowed.beside).map(name).collect();
         format!("{} {did} {what}{at}", people.join(" and "))
     };
     let words: Vec<String> = verified.allowed.iter().map(word).collect();
