@@ -230,7 +230,8 @@ impl Review {
         let ask = &stored.asked.ask;
         expected_first(&mut valid, ask.expected_actor.as_deref(), |v| &v.approval);
         let needed = allowed(&basis.chain, ask).needed;
-        let approved_by = valid.iter().filter(|v| v.approval.allows()).map(|v| v.approval.actor());
+        let counts = |v: &&Valid| v.approval.allows() && v.approval.fingerprint().is_some();
+        let approved_by = valid.iter().filter(counts).map(|v| v.approval.actor());
         let too_few = TooFew::of(needed, ask.expected_actor.as_ref(), approved_by).is_some();
         outcomes.extend(self.store(ports, open, &stored, &valid, too_few).await?);
         Ok(outcomes)

@@ -39,6 +39,7 @@ mod row;
 mod run_rows;
 pub mod run_store;
 mod statement;
+mod strays;
 mod survey;
 #[cfg(feature = "testing")]
 pub mod testing;

@@ -169,6 +169,16 @@ impl Deployment {
         file.write_all(text.as_bytes()).unwrap();
     }
 
+    /// Files the reviewer's document about a mark, this one of several; gives its path.
+    #[must_use]
+    pub fn review(&self, name: &str) -> String {
+        let path = format!("reviews/{name}.md");
+        let file = self.path("kb").join(&path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, format!("# Review {name}\n\nIt may be cut.\n")).unwrap();
+        path
+    }
+
     /// A path below the home.
     #[must_use]
     pub fn path(&self, below: &str) -> PathBuf {

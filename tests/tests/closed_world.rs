@@ -395,3 +395,72 @@ impl Case {
         std::fs::write(newest, record.to_bytes().unwrap()).unwrap();
     }
 }
+
+/// Text that readers would be shown and that nobody decided: the audit begins at what stands there, too.
+#[test]
+fn what_no_run_stands_behind_is_named_by_the_audit() {
+    let d = Deployment::new();
+    d.register("LAW", &law(3, "strays"));
+    let _ = d.whole_run("LAW");
+    let _ = d.run(&["backlog", "audit"]).exits(0);
+    let off = "SET session_replication_role = replica";
+    for (what, change, back) in [
+        (
+            "there is no such change set",
+            "UPDATE iu_core.information_unit SET change_set_id = '00000000-0000-7000-8000-0000000000ff' WHERE ordinal = 2",
+            "UPDATE iu_core.information_unit SET change_set_id = (SELECT change_set_id FROM cutter_governance.cut_change_set)",
+        ),
+        (
+            "expected version 1 of its document, observed 50",
+            "UPDATE iu_core.source_version SET version_no = 50",
+            "UPDATE iu_core.source_version SET version_no = 1",
+        ),
+        (
+            "no fence of its run",
+            "INSERT INTO cutter_governance.cut_change_set (change_set_id, live, run_id, document_id, source_document_id,
+                 source_version_id, source_bytes, entry_id, approval_id, review_decision_id, idempotency_key, writer_digest,
+                 manifest_digest, region_sha, publication_type, unit_count, actor, at)
+             SELECT '00000000-0000-7000-8000-0000000000fe', false, 'made-up', document_id, source_document_id, source_version_id,
+                 source_bytes, gen_random_uuid(), approval_id, gen_random_uuid(), idempotency_key, writer_digest, manifest_digest,
+                 region_sha, publication_type, 0, actor, at
+             FROM cutter_governance.cut_change_set",
+            "DELETE FROM cutter_governance.cut_change_set WHERE run_id = 'made-up'",
+        ),
+        (
+            "no effect enacted them",
+            "DELETE FROM cutter_governance.approval_use WHERE effect = 'enact'",
+            "",
+        ),
+    ] {
+        d.tamper(&format!("{off}; {change}"));
+        let found = d.run(&["backlog", "audit"]).exits(6);
+        assert!(found.stdout.contains(what), "{what}: {}", found.stdout);
+        if !back.is_empty() {
+            d.tamper(&format!("{off}; {back}"));
+            let _ = d.run(&["backlog", "audit"]).exits(0);
+        }
+    }
+}
+
+/// Stops that ask nothing anew leave numbers out; nobody did wrong, and nothing fails.
+#[test]
+fn a_run_that_was_stopped_and_then_deferred_holds() {
+    let d = Deployment::new();
+    d.register("LAW", &law(2, "stopped and deferred"));
+    let run_id = d.cut("LAW");
+    let key = d.path(&format!("keys/{SOVEREIGN}.secret.asc"));
+    let defer = ["sovereign", "refuse", "--yes", "--defer", "--run-id", &run_id, "--for", "cut", "--key"];
+    let _ = d.run(&["orchestrate", "stop", "--run-id", &run_id, "--reason", "look"]);
+    d.approve(&run_id, "resume");
+    let _ = d.resume(&run_id);
+    // a gate waits, and the stop is answered: whoever says nothing more means the gate
+    let shown = d.run(&["sovereign", "show", "--run-id", &run_id]).exits(0);
+    assert!(shown.stdout.contains("cut_authorization"), "{}", shown.stdout);
+    let _ = d.run(&[&defer[..], &[key.to_str().unwrap()]].concat()).exits(0);
+    assert_eq!(d.resume(&run_id).stop_code(), "STOP_REFUSED");
+    d.approve(&run_id, "resume");
+    assert_eq!(d.resume(&run_id).state(), "awaiting_cut_authorization");
+    d.finish_run(&run_id);
+    d.verify(&run_id);
+    let _ = d.run(&["backlog", "audit"]).exits(0);
+}

@@ -238,10 +238,11 @@ fn world() -> (Deployment, String) {
     std::fs::write(&file, law(2, "asked")).unwrap();
     let added = d.run(&["request", "add", file.to_str().unwrap(), "--source-kind", "file"]).exits(0);
     let id = added.text("/cut_request_id").to_owned();
+    let review = d.review("one");
     for (step, more) in [
         ("copy", &[][..]),
         ("mark", &["--document-id", "ASKED"][..]),
-        ("verify-mark", &["--approve", "--approval-doc", "reviews/asked.md"][..]),
+        ("verify-mark", &["--approve", "--approval-doc", &review][..]),
     ] {
         let _ = d.run(&[&["request", step, "--request-id", &id], more].concat()).exits(0);
     }

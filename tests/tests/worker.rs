@@ -201,7 +201,7 @@ fn signals_of_cut_requests_become_items_of_the_queue() {
         .exits(0);
     let _ = on("copy", &[]);
     let _ = on("mark", &["--document-id", "ASKED"]);
-    let _ = on("verify-mark", &["--approve", "--approval-doc", "doc"]);
+    let _ = on("verify-mark", &["--approve", "--approval-doc", &d.review("one")]);
     // As `psql` would: the signal alone.
     let mut exec = d.database.client(Login::Exec);
     let apply = "SELECT public.fn_cut_apply($1::text::uuid, false, 'psql')";

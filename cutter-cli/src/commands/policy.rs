@@ -171,17 +171,18 @@ pub(crate) fn write(cx: &Context, config: &Config, draft: Draft, word: &Word) ->
                 .map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?
         }
         None if word.without_signature || !book.has_approvers()? => text.clone(),
-        None => return to_sign(cx, &text),
+        None => return to_sign(cx, &text, draft.keys.len()),
     };
     done(cx, &book.append(config, &document, draft.keys)?)
 }
 
 /// Nothing is changed: the text to sign, and how to go on.
-fn to_sign(cx: &Context, text: &str) -> Outcome {
+fn to_sign(cx: &Context, text: &str, keys: usize) -> Outcome {
+    let public_keys = " --public-key FILE".repeat(keys);
     let next = [
         "save this text as event.txt".to_owned(),
         "an approver signs it: gpg --clearsign event.txt".to_owned(),
-        "cutter policy append event.txt.asc".to_owned(),
+        format!("cutter policy append event.txt.asc{public_keys}"),
     ];
     let exit = cx.out.result(|| text.to_owned(), &json!({ "to_sign": text, "next": next }))?;
     cx.out.note("nothing is changed yet: an approver signs this text, or says it with --key FILE");

@@ -6,14 +6,17 @@ mod text;
 
 pub(crate) use answer::{Signing, answer};
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
-use cutter_core::approval::allows;
+use cutter_core::approval::{allows, field};
 use cutter_core::digest::Digest;
+use cutter_core::driver::approval_prefix;
 use cutter_core::id::RunId;
 use cutter_core::inspect::asked::{self, Asked, Purpose};
+use cutter_core::machine::run::GateId;
 use cutter_core::naming::{DocumentName, LAWS_ROOT};
 use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::knowledge_base::KnowledgeBase;
@@ -247,7 +250,11 @@ fn folder_of(kb: &dyn KnowledgeBase, place: &Where) -> Result<RunFolder, Failure
 fn sign(cx: &Context, config: &Config, place: &Where, signing: Signing, own: Option<OwnText<'_>>) -> Outcome {
     let kb = kb_of(config, place)?;
     let folder = folder_of(&*kb, place)?;
-    let asked = folder.asked(place.purpose.map(Purpose::from))?;
+    let purpose = place.purpose.map(Purpose::from);
+    let asked = match signing.verdict {
+        ReviewVerdict::Approve => folder.asked(purpose)?,
+        _ => folder.refused(purpose)?,
+    };
     own.map(|own| own.gives(asked)).transpose()?;
     let answered = answer(cx, config, &*kb, &folder, asked, &signing)?;
     cx.out.result(|| answered.people(), &answered)
@@ -259,6 +266,8 @@ pub(crate) struct RunFolder {
     pub(crate) folder: String,
     pub(crate) paths: Vec<String>,
     asks: Vec<Asked>,
+    /// Stops that somebody has approved to go on from, by their nonces.
+    settled: BTreeSet<String>,
 }
 
 impl RunFolder {
@@ -303,15 +312,41 @@ impl RunFolder {
                 documents.extend(read(kb, path)?.map(|text| ((*path).to_owned(), text)));
             }
             let asks = asked::asks(&documents, run_id);
+            let settled = settled(kb, &paths, &asks)?;
             let paths = paths.into_iter().map(ToOwned::to_owned).collect();
-            return Ok(Some(Self { run_id: run_id.clone(), folder: folder.to_owned(), paths, asks }));
+            return Ok(Some(Self {
+                run_id: run_id.clone(),
+                folder: folder.to_owned(),
+                paths,
+                asks,
+                settled,
+            }));
         }
         Ok(None)
     }
 
-    /// The ask to answer.
+    /// The ask to refuse: where a gate waits and a stop, whoever refuses says which.
+    fn refused(&self, purpose: Option<Purpose>) -> Result<&Asked, Failure> {
+        let asked = self.asked(purpose)?;
+        let is_stop = |a: &Asked| a.ask.gate == GateId::FailureEscalation.as_str();
+        let Some(gate) = self.asks.iter().rev().find(|a| !is_stop(a)) else { return Ok(asked) };
+        if purpose.is_some() || !is_stop(asked) {
+            return Ok(asked);
+        }
+        let run = &self.run_id;
+        let word = |asked: &Asked| Purpose::word_of(&asked.ask.approval_type);
+        let command = |word: &str| format!("cutter sovereign refuse --run-id {run} --for {word}");
+        Err(Failure::usage(format!("{run} asks at a gate and after a stop: which is refused?"))
+            .next(command(word(gate)))
+            .next(command(word(asked))))
+    }
+
+    /// The ask to answer. A stop that somebody has approved to go on from is not it, unless it is named.
     pub(crate) fn asked(&self, purpose: Option<Purpose>) -> Result<&Asked, Failure> {
-        asked::newest(&self.asks, purpose).ok_or_else(|| {
+        let is_open = |a: &&Asked| a.ask.required.get(field::NONCE).is_none_or(|n| !self.settled.contains(n));
+        let open: Vec<Asked> = self.asks.iter().filter(is_open).cloned().collect();
+        let open = asked::newest(&open, purpose).and_then(|open| self.asks.iter().rev().find(|a| *a == open));
+        open.or_else(|| asked::newest(&self.asks, purpose)).ok_or_else(|| {
             let words: Vec<&str> = self.asks.iter().map(|a| Purpose::word_of(&a.ask.approval_type)).collect();
             let observed = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
             let wanted = purpose.map_or("a request or a stop", |p| Purpose::word_of(p.approval_type()));
@@ -331,6 +366,22 @@ impl RunFolder {
         let wanted = prefix(&name(&asked.ask.approval_path));
         self.paths.iter().filter(|path| name(path).starts_with(&wanted)).collect()
     }
+}
+
+/// The nonces of the stops for which a document says that the run may go on. Whether it may, a gate says.
+fn settled(kb: &dyn KnowledgeBase, paths: &[&str], asks: &[Asked]) -> Result<BTreeSet<String>, Failure> {
+    let stops = asks.iter().filter(|a| a.ask.gate == GateId::FailureEscalation.as_str());
+    let nonces: BTreeSet<&String> = stops.filter_map(|a| a.ask.required.get(field::NONCE)).collect();
+    let mut settled = BTreeSet::new();
+    let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+    let prefix = approval_prefix(GateId::FailureEscalation);
+    for path in paths.iter().filter(|path| !nonces.is_empty() && name(path).starts_with(prefix)) {
+        let Some(text) = read(kb, path)? else { continue };
+        let says = |line: &str| text.lines().any(|own| own.trim_end() == line);
+        let of = nonces.iter().filter(|n| says("decision: approve") && says(&format!("nonce: {n}")));
+        settled.extend(of.map(|nonce| (*nonce).clone()));
+    }
+    Ok(settled)
 }
 
 fn read(kb: &dyn KnowledgeBase, path: &str) -> Result<Option<String>, Failure> {

@@ -153,9 +153,13 @@ fn said(verified: &Verified) -> String {
             "defer" => "deferred",
             _ => "refused",
         };
-        let at = allowed.signed_at.map_or(String::new(), |at| format!(" at {at}"));
-        let people: Vec<String> =
-            core::iter::once(&allowed.actor).chain(&allowed.beside).map(name).collect();
+        // the database's clock where it was asked; the signer's own proves nothing
+        let at = match (allowed.recorded_at, allowed.signed_at) {
+            (Some(at), _) => format!(" at {at}"),
+            (None, Some(at)) => format!(" (signed at {at} by the signer's own clock)"),
+            (None, None) => String::new(),
+        };
+        let people: Vec<String> = core::iter::once(&allowed.actor).chain(&allowed.beside).map(name).collect();
         format!("{} {did} {what}{at}", people.join(" and "))
     };
     let words: Vec<String> = verified.allowed.iter().map(word).collect();

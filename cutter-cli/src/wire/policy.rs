@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use cutter_core::approval::SignaturePolicy;
 use cutter_core::digest::Digest;
 use cutter_core::driver::policy_of;
-use cutter_core::policy::{Chain, Change, Event, NewEvent, OPENPGP, PolicyRecord, PublicKeyRef, StoredEvent};
+use cutter_core::policy::{
+    Broken, Chain, Change, Event, NewEvent, OPENPGP, PolicyRecord, PublicKeyRef, StoredEvent,
+};
 use cutter_core::port::database::Reader as _;
 use cutter_core::port::policy::PolicyStore as _;
 use cutter_core::port::signer::{Duty, SignatureFacts, SignatureVerifier as _};
@@ -143,7 +145,16 @@ impl Book {
         let seq = record.events.len() as u64 + 1;
         record.events.push(StoredEvent { seq, document: document.to_owned(), recorded_at: now() });
         record.keys.extend(keys.iter().map(|k| (Digest::of(k.as_bytes()), k.clone())));
-        let chain = check(&record)?;
+        let chain = match walk(&record)? {
+            Ok(chain) => chain,
+            // what is there holds, and this does not fit it
+            Err(broken) if broken.seq == seq => {
+                return Err(
+                    Failure::usage(format!("nothing was changed: {}", broken.why)).next("cutter policy show")
+                );
+            }
+            Err(broken) => return Err(corrupt(&broken)),
+        };
         if chain.head() == Some(Digest::of(document.as_bytes())) {
             return Ok(chain);
         }
@@ -181,15 +192,22 @@ impl Book {
 }
 
 fn check(record: &PolicyRecord) -> Result<Chain, Failure> {
+    walk(record)?.map_err(|broken| corrupt(&broken))
+}
+
+fn corrupt(broken: &Broken) -> Failure {
+    PortError::new("policy", "check", PortErrorKind::Corrupt, broken.to_string()).into()
+}
+
+/// Walks the chain; the inner error says where it does not hold.
+fn walk(record: &PolicyRecord) -> Result<Result<Chain, Broken>, Failure> {
     let ring = KeyRing::new(Vec::new());
     let keys: Vec<&str> = record.keys.values().map(String::as_str).collect();
     let mut facts: Vec<SignatureFacts> = Vec::new();
     for event in &record.events {
         facts.push(block_on(ring.observe_with(event.document.as_bytes(), &keys, event.recorded_at))?);
     }
-    Chain::check(record, &facts).map_err(|broken| {
-        PortError::new("policy", "check", PortErrorKind::Corrupt, broken.to_string()).into()
-    })
+    Ok(Chain::check(record, &facts))
 }
 
 /// Founds the policy by the home's configuration, if there is none yet: the sentence to show.

@@ -11,7 +11,7 @@ use cutter_core::review::ReviewPorts;
 use cutter_kb::openpgp::Recipient;
 use cutter_kb::run_store::FileRunStore;
 use cutter_pg::backup::PgBackupSource;
-use cutter_pg::cluster::{ClusterError, ClusterOptions, PrivateCluster};
+use cutter_pg::cluster::{ClusterError, ClusterOptions, ClusterStatus, PrivateCluster};
 use cutter_pg::dsn::Dsn;
 use cutter_pg::login::Login;
 use cutter_pg::{PgDatabase, PgRunStore};
@@ -76,7 +76,8 @@ pub(crate) fn private_cluster(config: &Config) -> Result<PrivateCluster, Failure
     Ok(PrivateCluster::open(&config.home, options)?)
 }
 
-/// Connection strings for these logins; the private server is started if it is down.
+/// Connection strings for these logins; the private server is started if it is down. Only for the
+/// administrator is one made: whoever looks finds what there is.
 pub(crate) fn connections(config: &Config, logins: &[Login]) -> Result<Vec<(Login, Dsn)>, Failure> {
     if config.is_private_database() {
         if !config.home.exists() {
@@ -85,6 +86,10 @@ pub(crate) fn connections(config: &Config, logins: &[Login]) -> Result<Vec<(Logi
             );
         }
         let cluster = private_cluster(config)?;
+        if !logins.contains(&Login::Admin) && matches!(cluster.status()?, ClusterStatus::Absent) {
+            let what = format!("there is no database: {} has no server yet", config.home.display());
+            return Err(Failure::usage(what).next("cutter init"));
+        }
         cluster.start()?;
         return logins.iter().map(|login| Ok((*login, cluster.dsn(*login)?))).collect();
     }

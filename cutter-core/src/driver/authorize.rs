@@ -57,7 +57,7 @@ impl Run<'_> {
         if !decides_here {
             self.take_standing().await?;
         }
-        let too_few = heard.too_few(self.decided(&ask).map(|record| record.actor.as_str()));
+        let too_few = heard.too_few(self.decided(&ask).and_then(ApprovalRecord::signer));
         let decided = self.decided(&ask).map(|record| record.decision == ReviewVerdict::Approve.as_str());
         match (decided, heard.valid.first()) {
             (Some(false), _) => self.begin_refusal(gate, ask.occurrence).await,
@@ -110,7 +110,7 @@ impl Run<'_> {
         if let Some(refusal) = self.heard.refusal() {
             return Err(refused_by(refusal));
         }
-        let spent = self.decided(&ask).map(|record| record.actor.as_str());
+        let spent = self.decided(&ask).and_then(ApprovalRecord::signer);
         self.heard.too_few(spent).map_or(Ok(()), |too_few| {
             Err(Halt::stop(StopReason::ApprovalChanged, format!("{gate}: {too_few}")))
         })

@@ -102,7 +102,7 @@ pub struct TooFew {
 }
 
 impl TooFew {
-    /// Whether the people who approved are too few. Where one is enough, the gate's own checks say
+    /// Whether the people who approved, each by a signature, are too few. Where one is enough, the gate's own checks say
     /// whether that one is there.
     #[must_use]
     pub(crate) fn of<'a>(
@@ -138,7 +138,8 @@ impl Heard {
     /// What is missing, where nobody refused and several must approve. The person whose approval is being
     /// spent counts, though it was used by that.
     pub(super) fn too_few(&self, spent: Option<&str>) -> Option<TooFew> {
-        let approved_by = self.valid.iter().filter(|a| a.approval.allows()).map(|a| a.approval.actor());
+        let counts = |a: &&Answer| a.approval.allows() && a.approval.fingerprint().is_some();
+        let approved_by = self.valid.iter().filter(counts).map(|a| a.approval.actor());
         TooFew::of(self.needed, self.expected.as_ref(), approved_by.chain(spent))
             .filter(|_| self.refusal().is_none())
     }
@@ -202,7 +203,7 @@ impl Run<'_> {
         let expected = asks.first().and_then(|ask| ask.expected_actor.clone());
         let mut heard = Heard { needed, expected, ..Heard::default() };
         let mut seen = BTreeSet::new();
-        for path in self.candidates(prefix).await? {
+        for path in self.candidates(asks, prefix).await? {
             let document = match self.ports.kb.read(&path).await {
                 Ok(Some(document)) => document,
                 Ok(None) => continue,
@@ -291,8 +292,10 @@ impl Run<'_> {
         reviewer.record_answers(&self.sidecar.run_id, &writes).await.map_err(|e| self.halt(e))
     }
 
-    async fn candidates(&self, prefix: &str) -> Result<Vec<String>, Halt> {
-        let Some(folder) = &self.sidecar.kb_folder else { return Ok(Vec::new()) };
+    /// The documents that may answer: those beside what asked.
+    async fn candidates(&self, asks: &[Ask], prefix: &str) -> Result<Vec<String>, Halt> {
+        let own = asks.first().and_then(|ask| Some(ask.request_path.rsplit_once('/')?.0));
+        let Some(folder) = own.or(self.sidecar.kb_folder.as_deref()) else { return Ok(Vec::new()) };
         let listed = self.ports.kb.list(folder).await.map_err(|e| self.halt(e))?;
         let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
         Ok(listed.into_iter().filter(|p| name(p).starts_with(prefix)).collect())
@@ -379,7 +382,9 @@ impl Run<'_> {
         if ask.gate == GateId::FailureEscalation.as_str() {
             return self.sidecar.stops.iter().find(|s| s.n == ask.occurrence).map(|s| s.at);
         }
-        self.sidecar.intent.as_ref().filter(|i| i.name == ask.gate).map(|i| i.at)
+        let asking = self.sidecar.intent.as_ref().filter(|i| i.name == ask.gate).map(|i| i.at);
+        // once its phase runs, the answer that it took says when it was asked
+        asking.or_else(|| self.decided(ask).map(|answer| answer.requested_utc))
     }
 
     async fn request_sha256(&self, path: &str) -> Result<Option<Digest>, Halt> {

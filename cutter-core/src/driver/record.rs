@@ -181,11 +181,20 @@ impl Run<'_> {
         Halt::Abort(Box::new(DriveError::Sidecar { run_id, error }))
     }
 
-    /// The settings are those that the database was told when it was asked, and the creation
+    /// Folder and settings are those that the database was told when it was asked, and the creation
     /// statement carries the signature of the key that the record names.
     pub(super) async fn creation_stands(&self) -> Result<(), Halt> {
         let own = self.settings_sha256().to_hex();
         for stored in self.stored_asks().await? {
+            let asked_in = stored.asked.ask.request_path.rsplit_once('/').map(|(folder, _)| folder);
+            if asked_in != self.sidecar.kb_folder.as_deref() {
+                return Err(self.corrupt(format!(
+                    "kb_folder: expected {}, where {} was asked, observed {}",
+                    asked_in.unwrap_or_default(),
+                    stored.asked.ask.gate,
+                    self.sidecar.kb_folder.as_deref().unwrap_or("none")
+                )));
+            }
             let asked = stored.asked.ask.required.get(field::SETTINGS_SHA256);
             if let Some(asked) = asked.filter(|asked| **asked != own) {
                 return Err(self.corrupt(format!(

@@ -53,6 +53,14 @@ pub struct ApprovalRecord {
     pub beside: Vec<AlsoApproved>,
 }
 
+impl ApprovalRecord {
+    /// Who signed it, by name; `None` of an unsigned one.
+    #[must_use]
+    pub fn signer(&self) -> Option<&str> {
+        (!self.fingerprint.is_empty()).then_some(self.actor.as_str())
+    }
+}
+
 /// An approval beside the one that a consent was made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlsoApproved {

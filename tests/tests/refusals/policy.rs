@@ -41,7 +41,7 @@ fn settings_that_the_operator_rewrote_are_refused_at_enter() {
         let (run_id, ask) = s.parked(gate);
         let good = s.world.sidecar(&run_id).unwrap().bytes;
         let before = s.rows();
-        let rewrites: [(&str, Rewrite<'_>); 5] = [
+        let rewrites: [(&str, Rewrite<'_>); 6] = [
             ("the settings", &|v| v["settings"]["approval"] = wished(&s)),
             ("the settings", &|v| v["settings"]["lifecycle_actor"] = json!("op")),
             ("the creation statement", &|v| {
@@ -55,6 +55,7 @@ fn settings_that_the_operator_rewrote_are_refused_at_enter() {
                 v["creation"]["document"] = json!(text);
             }),
             ("document_id", &|v| v["document_id"] = json!("ICX-OTHER")),
+            ("kb_folder", &|v| v["kb_folder"] = json!(format!("{}X", v["kb_folder"].as_str().unwrap()))),
             ("an earlier transition", &|v| {
                 v["transitions"].as_array_mut().unwrap().remove(0);
             }),

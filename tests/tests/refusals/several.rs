@@ -22,7 +22,9 @@ fn needed(gate: Gate, people: u32) -> Change {
 /// A run that is parked at a gate where two must approve.
 fn parked(seed: u64, gate: Gate) -> (Scenario, RunId, Ask) {
     let s = Scenario::new(seed);
-    s.change_policy(vec![s.world.approver(BOB), needed(gate, 2)]);
+    // answers that are good for a while only must last until they are spent
+    let hours = Change::AnswersValid { hours: Some(48) };
+    s.change_policy(vec![s.world.approver(BOB), needed(gate, 2), hours]);
     let (run_id, ask) = s.parked(gate);
     (s, run_id, ask)
 }

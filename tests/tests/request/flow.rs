@@ -37,10 +37,14 @@ fn a_law_goes_through_a_whole_request_by_the_commands() {
     let wanted = units.json["units"].as_array().unwrap().len();
     assert!(wanted > 10, "{wanted}");
     let _ = on(&d, "verify-mark", id, &["--approve"]).exits(2);
-    let approve = ["--approve", "--approval-doc", "knowledge/reviews/the-law.md"];
+    let absent = on(&d, "verify-mark", id, &["--approve", "--approval-doc", "reviews/one.md"]);
+    assert!(absent.stdout.contains("verify_mark.approval_doc"), "{}", absent.stdout);
+    assert_eq!(status(&d, id), "marked");
+    let review = d.review("one");
+    let approve = ["--approve", "--approval-doc", &review];
     assert_eq!(on(&d, "verify-mark", id, &approve).exits(0).text("/status"), "mark_verified");
     assert_eq!(on(&d, "verify-mark", id, &approve).exits(0).json["already"], true);
-    let other = on(&d, "verify-mark", id, &["--approve", "--approval-doc", "another"]).exits(4);
+    let other = on(&d, "verify-mark", id, &["--approve", "--approval-doc", &d.review("two")]).exits(4);
     assert!(other.text("/error/message").contains("verify_mark.same_document"), "{}", other.stdout);
 
     let dry = on(&d, "cut", id, &["--dry-run"]).exits(0);
@@ -138,7 +142,7 @@ fn a_run_that_fails_or_is_voided_fails_its_request() {
     let id = added.text("/cut_request_id").to_owned();
     let _ = on(&d, "copy", &id, &[]).exits(0);
     let _ = on(&d, "mark", &id, &["--document-id", &document_id]).exits(0);
-    let _ = on(&d, "verify-mark", &id, &["--approve", "--approval-doc", "doc"]).exits(0);
+    let _ = on(&d, "verify-mark", &id, &["--approve", "--approval-doc", &d.review("one")]).exits(0);
     let run_id = on(&d, "cut", &id, &[]).exits(0).text("/run/run_id").to_owned();
     let _ = d.run(&["orchestrate", "void", "--run-id", &run_id]).exits(5);
     d.approve(&run_id, "void");
@@ -151,7 +155,7 @@ fn a_run_that_fails_or_is_voided_fails_its_request() {
     let again = again.text("/cut_request_id").to_owned();
     let _ = on(&d, "copy", &again, &[]).exits(0);
     let _ = on(&d, "mark", &again, &["--document-id", &document_id]).exits(0);
-    let _ = on(&d, "verify-mark", &again, &["--approve", "--approval-doc", "doc"]).exits(0);
+    let _ = on(&d, "verify-mark", &again, &["--approve", "--approval-doc", &d.review("one")]).exits(0);
     let cut = on(&d, "cut", &again, &[]).exits(0);
     assert_eq!(cut.text("/run/state"), "awaiting_cut_authorization");
     assert_ne!(cut.text("/run/run_id"), run_id);

@@ -55,7 +55,9 @@ impl Torture<'_> {
             let _ = match status.as_str() {
                 "requested" => step(dice, "copy", &[]),
                 "copied" => step(dice, "mark", &["--document-id", &document_id]),
-                "marked" => step(dice, "verify-mark", &["--approve", "--approval-doc", "doc"]),
+                "marked" => {
+                    step(dice, "verify-mark", &["--approve", "--approval-doc", &self.d.review("one")])
+                }
                 "mark_verified" => step(dice, "cut", &[]),
                 "cut_in_progress" | "cut_done" | "cut_verified" => {
                     match self.d.status(&run_id).state() {

@@ -18,7 +18,7 @@ fn no_login_moves_a_request_past_a_gate() {
     let _ = d.run(&["request", "add", &file, "--source-kind", "file", "--request-id", id]).exits(0);
     let _ = on(&d, "copy", id, &[]).exits(0);
     let _ = on(&d, "mark", id, &["--document-id", &document_id]).exits(0);
-    let _ = on(&d, "verify-mark", id, &["--approve", "--approval-doc", "doc"]).exits(0);
+    let _ = on(&d, "verify-mark", id, &["--approve", "--approval-doc", &d.review("one")]).exits(0);
     let cut = on(&d, "cut", id, &[]).exits(0);
     let run = cut.text("/run/run_id").to_owned();
     let uuid = &run[run.len() - 36..];

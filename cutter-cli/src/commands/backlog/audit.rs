@@ -33,7 +33,7 @@ const SHOWN: usize = 100;
 /// principals; verifies executor's and verifier's signatures; names answers that were recorded when
 /// somebody else might have had their key; and recomputes from the rows of each
 /// run what its effects were asked to write. Rebuilds every cut request from its timeline, too. Reads page by page; exit code 6 if anything does not
-/// match.
+/// match. Change sets, units and versions that no run stands behind are named, too.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -83,9 +83,14 @@ pub(super) fn run(cx: &Context, args: &AuditArgs) -> Outcome {
         }
     }
     let (requests, broken_requests) = audit_requests(&database, args)?;
-    let exit = if broken == 0 && broken_requests.is_empty() { Exit::DONE } else { Exit::EVIDENCE };
+    // of one document or status they would be part of what is asked; of all they are everybody's
+    let is_whole = args.filter.status.is_none() && args.filter.document_id.is_none();
+    let strays = if is_whole { block_on(database.strays())? } else { Vec::new() };
+    let ok = broken == 0 && broken_requests.is_empty() && strays.is_empty();
+    let exit = if ok { Exit::DONE } else { Exit::EVIDENCE };
     let value = json!({
-        "ok": broken == 0 && broken_requests.is_empty(),
+        "ok": ok,
+        "strays": strays,
         "entries": entries,
         "broken_entries": broken,
         "broken": shown.iter().map(machine).collect::<Vec<_>>(),
@@ -96,7 +101,11 @@ pub(super) fn run(cx: &Context, args: &AuditArgs) -> Outcome {
     });
     cx.out.result_as(
         exit,
-        || people(entries, broken, &shown) + &people_of_requests(requests, &broken_requests),
+        || {
+            people(entries, broken, &shown)
+                + &people_of_requests(requests, &broken_requests)
+                + &people_of_strays(&strays)
+        },
         &value,
     )
 }
@@ -166,6 +175,16 @@ fn audit_requests(database: &PgDatabase, args: &AuditArgs) -> Result<(u64, Vec<F
             return Ok((requests, broken));
         }
     }
+}
+
+fn people_of_strays(strays: &[String]) -> String {
+    if strays.is_empty() {
+        return String::new();
+    }
+    let mut text = format!("{} {} rows have nothing behind them\n", paint(BAD, "broken"), strays.len());
+    text.extend(strays.iter().take(SHOWN).map(|stray| format!("  {stray}\n")));
+    text.push_str("next: cutter db check\n");
+    text
 }
 
 fn people_of_requests(requests: u64, broken: &[Faulty]) -> String {

@@ -136,8 +136,8 @@ pub(super) struct VerifyMarkArgs {
     /// It is to be marked again.
     #[arg(long, requires = "reason")]
     reject: bool,
-    /// The document in which the approval was given.
-    #[arg(long, value_name = "DOCUMENT")]
+    /// The document in which the approval was given: its path in the knowledge base.
+    #[arg(long, value_name = "PATH")]
     approval_doc: Option<String>,
     /// Why.
     #[arg(long, value_name = "TEXT")]
@@ -146,6 +146,9 @@ pub(super) struct VerifyMarkArgs {
 
 pub(super) fn verify_mark(cx: &Context, args: &VerifyMarkArgs) -> Outcome {
     let config = cx.config()?;
+    if let Some(path) = args.approval_doc.as_ref().filter(|_| args.approve) {
+        stands(&config, path, args.request.id)?;
+    }
     let requests = open(&config)?;
     let verdict = VerifyMark {
         cut_request_id: args.request.id,
@@ -156,6 +159,17 @@ pub(super) fn verify_mark(cx: &Context, args: &VerifyMarkArgs) -> Outcome {
     };
     let outcome = block_on(requests.verify_mark(&verdict));
     answer(cx, outcome.map_err(|e| refused(requests.as_ref(), args.request.id, e))?)
+}
+
+/// Whether the document that an approval names is there to be read.
+fn stands(config: &Config, path: &str, id: Uuid) -> Result<(), Failure> {
+    match block_on(wire::stores(config)?.kb.read(path)) {
+        Ok(Some(_)) => Ok(()),
+        Ok(None) => Err(Failure::approval("the approval's document is not there; nothing was recorded")
+            .broken("verify_mark.approval_doc", "a document of the knowledge base", format!("{path}: absent"))
+            .next(format!("cutter request verify-mark --request-id {id} --approve --approval-doc PATH"))),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Hand the result over. The staged bytes may go fifteen days later.

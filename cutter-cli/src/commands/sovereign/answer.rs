@@ -146,7 +146,15 @@ fn actor(cx: &Context, config: &Config, pair: Option<&KeyPair>, expected: Option
         return name.clone();
     }
     let by_key = pair.and_then(|p| config.actor_of(p.fingerprint().as_str()).map(ToOwned::to_owned));
-    by_key.or_else(|| expected.map(ToOwned::to_owned)).unwrap_or_else(|| config.actor.clone())
+    // a key that this file does not name: the policy may, where its database is at hand
+    let by_policy = || {
+        let chain = wire::policy::chain(config).ok()?;
+        Some(chain.now().key(pair?.fingerprint().as_str())?.person.clone())
+    };
+    by_key
+        .or_else(by_policy)
+        .or_else(|| expected.map(ToOwned::to_owned))
+        .unwrap_or_else(|| config.actor.clone())
 }
 
 /// Refuses what the gate would refuse, as far as it can be known here: an answer in another

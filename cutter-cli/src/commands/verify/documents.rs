@@ -1,6 +1,6 @@
 //! What the knowledge base holds of a run: its documents, and what they claim by themselves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cutter_core::approval::{ApprovalPolicy, Ask, FORMAT, field};
 use cutter_core::digest::Digest;
@@ -58,15 +58,25 @@ pub(super) fn answers(texts: &[(String, String)], claims: &Claims) -> Vec<String
     texts.iter().filter(is_answer).map(|(path, _)| path.clone()).collect()
 }
 
-/// What a run claims by its documents alone. Of the answers to one ask, the one that holds speaks.
+/// What answers are judged by where the record is not here.
+#[derive(Clone, Copy)]
+pub(super) struct Sources<'a> {
+    pub(super) ring: &'a KeyRing,
+    pub(super) chain: &'a Chain,
+    pub(super) keys: &'a Approvals,
+    pub(super) taken: Option<&'a Taken>,
+}
+
+/// What a run claims by its documents alone. Of the answers to one ask those speak that the database took,
+/// or a report of the run names; of these the one that holds.
 pub(super) fn claims(
     policy: ApprovalPolicy,
-    ring: &KeyRing,
-    keys: &Approvals,
-    taken: Option<&Taken>,
+    from: Sources<'_>,
     run_id: &RunId,
     texts: &[(String, String)],
 ) -> Result<(Claims, Vec<ApprovalFact>), Failure> {
+    let Sources { ring, chain, keys, taken } = from;
+    let reported = reported(texts);
     let asks = asked::asks(texts, run_id);
     let mut given: BTreeMap<(String, u32, String), Vec<ApprovalFact>> = BTreeMap::new();
     for (path, text) in texts {
@@ -84,17 +94,38 @@ pub(super) fn claims(
         let Some(ask) = asks.iter().map(|a| &a.ask).find(answers).filter(|_| approves) else { continue };
         // what nothing dates is judged as of now; that it might have been otherwise then is said
         let at = taken.and_then(|taken| taken.at(&Digest::of(text.as_bytes())));
-        let signature = block_on(ring.observe(text.as_bytes(), at.unwrap_or_else(wire::now)))?;
+        let signature = observed(ring, chain, text.as_bytes(), at.unwrap_or_else(wire::now))?;
         let record = approval_record(ask, path, text, &signature);
         let (found, request) = (record.sha256.into(), record.request_sha256);
         let fact = ApprovalFact { found, request, signature: Some(signature), record };
         given.entry((ask.gate.clone(), ask.occurrence, ask.approval_type.clone())).or_default().push(fact);
     }
     let mut claims = Claims::of_documents(run_id, texts, policy, Vec::new());
+    let relied_on = |facts: Vec<ApprovalFact>| {
+        let is_it = |fact: &ApprovalFact| match taken {
+            Some(taken) => fact.record.sha256.is_some_and(|sha256| taken.holds(&sha256)),
+            None => reported.contains(&fact.record.approval_kb_id),
+        };
+        let (named, others): (Vec<_>, Vec<_>) = facts.into_iter().partition(is_it);
+        if named.is_empty() { others } else { named }
+    };
     let best: Vec<ApprovalFact> =
-        given.into_values().filter_map(|facts| verify::best(&claims, facts, keys)).collect();
+        given.into_values().filter_map(|facts| verify::best(&claims, relied_on(facts), keys)).collect();
     claims.approvals = best.iter().map(|fact| fact.record.clone()).collect();
     Ok((claims, best))
+}
+
+/// The answers that the run's own reports say they stored.
+fn reported(texts: &[(String, String)]) -> BTreeSet<String> {
+    let is_own = |path: &str| {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators())
+    };
+    let own = texts.iter().filter(|(path, _)| is_own(path));
+    let lines = own.flat_map(|(_, text)| text.lines());
+    let named = lines.filter_map(|line| line.split_once("stored the approval ").map(|(_, path)| path));
+    // a report escapes what Markdown would read
+    named.map(|path| path.replace(['\\', '`'], "").trim().to_owned()).collect()
 }
 
 fn approval_record(ask: &Ask, path: &str, text: &str, signature: &SignatureFacts) -> ApprovalRecord {

@@ -27,7 +27,7 @@ use cutter_pg::PgDatabase;
 use futures_executor::block_on;
 
 use super::DATABASE;
-use super::documents::{self, answers, filed, texts};
+use super::documents::{self, Sources, answers, filed, texts};
 use crate::commands::sovereign::RunFolder;
 use crate::commands::unit::read_all;
 use crate::config::Config;
@@ -114,7 +114,7 @@ fn once(
     let record = record(stores, &ring, run_id, &mut out)?;
     let keys = Approvals {
         brought: brought.iter().map(|key| key.fingerprint().to_string()).collect(),
-        has_keys: !brought.is_empty() || !policy.approvers.is_empty(),
+        has_keys: !brought.is_empty() || !policy.approvers.is_empty() || !chain.public_keys().is_empty(),
         undated: record.is_none() && taken.is_none(),
     };
     let paths = match record.as_ref().and_then(|s| s.kb_folder.as_deref()) {
@@ -144,7 +144,10 @@ fn once(
             let facts = documents::approvals(stores, &ring, &chain, taken.as_ref(), &claims)?;
             (claims, facts)
         }
-        None => documents::claims(policy, &ring, &keys, taken.as_ref(), run_id, &texts)?,
+        None => {
+            let sources = Sources { ring: &ring, chain: &chain, keys: &keys, taken: taken.as_ref() };
+            documents::claims(policy, sources, run_id, &texts)?
+        }
     };
     if record.is_none() || is_behind {
         let shown = [verify::reached_by_documents(&paths), verify::reached_by_evidence(evidence)];
@@ -165,7 +168,6 @@ fn once(
         checks.extend(stood);
         open.extend(undated);
     }
-    out.allowed = verify::allowed(&facts, &checks);
     out.checks.extend(checks);
     out.not_checked.extend(open);
     out.checks.extend(verify::index(&claims, line.as_deref()));
@@ -186,6 +188,7 @@ fn once(
         };
         out.checks.extend(verify::asks(sources, &stored.asks, &signature));
     }
+    out.allowed = verify::allowed(&claims.policy, &facts, &out.checks, taken.as_ref());
     if let Some(stored) = database {
         judge_database(config, stored, &chain, &claims, &facts, &mut out)?;
     }

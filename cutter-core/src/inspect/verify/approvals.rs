@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{ApprovalFact, Found, NotChecked};
-use crate::approval::SignaturePolicy;
+use super::{ApprovalFact, Found, NotChecked, Taken};
+use crate::approval::{ApprovalPolicy, SignaturePolicy};
 use crate::gate::backup::normal_fingerprint;
 use crate::gate::{ABSENT, Check};
 use crate::inspect::claims::Claims;
@@ -49,19 +49,37 @@ pub struct Allowed {
     /// Who else approved, where several people had to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub beside: Vec<String>,
-    /// When, by the signer's own clock.
+    /// When the database took it, or the last one where several people had to; unknown where no database
+    /// was asked, or the time was not kept.
+    pub recorded_at: Option<Timestamp>,
+    /// When, by the signer's own clock, which proves nothing.
     pub signed_at: Option<Timestamp>,
     /// The document.
     pub approval: String,
 }
 
-/// The words that hold, in the order of the record.
+/// The words that hold, in the order of the record. Who is called by name is who the policy says owns the
+/// key: a document may call itself anybody's.
 #[must_use]
-pub fn allowed(approvals: &[ApprovalFact], checks: &[Check]) -> Vec<Allowed> {
+pub fn allowed(
+    policy: &ApprovalPolicy,
+    approvals: &[ApprovalFact],
+    checks: &[Check],
+    taken: Option<&Taken>,
+) -> Vec<Allowed> {
     let of = |fact: &ApprovalFact| {
         let record = &fact.record;
         let begins = format!("verify.approval.{}.{}.", record.gate, record.occurrence);
-        let is_good = |check: &Check| !check.invariant.starts_with(&begins) || check.ok;
+        let enough = format!("verify.ask.{}.{}.enough", record.gate, record.occurrence);
+        let is_of_it = |check: &Check| check.invariant.starts_with(&begins) || check.invariant == enough;
+        let is_good = |check: &Check| !is_of_it(check) || check.ok;
+        let actor = match policy.people_of(&record.fingerprint).as_slice() {
+            [] if record.fingerprint.is_empty() => record.actor.clone(),
+            [person] => (*person).to_owned(),
+            _ => format!("the key {}", record.fingerprint),
+        };
+        let documents = record.sha256.iter().chain(record.beside.iter().map(|b| &b.sha256));
+        let times: Option<Vec<Timestamp>> = documents.map(|sha256| taken?.at(sha256)).collect();
         let signed_at = match &fact.signature {
             Some(SignatureFacts::Good { signed_at, .. }) => Some(*signed_at),
             Some(SignatureFacts::Unsigned { .. }) => None,
@@ -70,9 +88,10 @@ pub fn allowed(approvals: &[ApprovalFact], checks: &[Check]) -> Vec<Allowed> {
         checks.iter().all(is_good).then(|| Allowed {
             gate: record.gate.clone(),
             decision: record.decision.clone(),
-            actor: record.actor.clone(),
+            actor,
             fingerprint: record.fingerprint.clone(),
             beside: record.beside.iter().map(|b| b.actor.clone()).collect(),
+            recorded_at: times.and_then(|times| times.into_iter().max()),
             signed_at,
             approval: record.approval_kb_id.clone(),
         })

@@ -47,7 +47,11 @@ pub fn asks(
     for one in stored {
         let ask = &one.asked.ask;
         let id = |what: &str| format!("verify.ask.{}.{}.{what}", ask.gate, ask.occurrence);
-        checks.push(Check::empty(&id("as_requested"), &requested(from, &requests, one)));
+        let is_later = |other: &StoredAsk| {
+            other.asked.ask.gate == ask.gate && other.asked.ask.occurrence > ask.occurrence
+        };
+        let asked_anew = stored.iter().any(is_later);
+        checks.push(Check::empty(&id("as_requested"), &requested(from, &requests, one, asked_anew)));
         if let Some(record) = from.record {
             checks.push(Check::empty(&id("as_recorded"), &recorded(record, one)));
         }
@@ -61,15 +65,21 @@ pub fn asks(
     checks
 }
 
-/// The request document asks exactly this.
-fn requested(from: AskSources<'_>, requests: &[Asked], stored: &StoredAsk) -> Vec<String> {
+/// The request document asks exactly this. What was asked anew before its request was filed has none.
+fn requested(from: AskSources<'_>, requests: &[Asked], stored: &StoredAsk, asked_anew: bool) -> Vec<String> {
     let ask = &stored.asked.ask;
     let name = ask.request_path.rsplit('/').next();
     let owes = |record: &Sidecar| record.outbox.as_ref().map(|o| o.name.as_str()) == name;
     let Some((_, text)) = from.documents.iter().find(|(path, _)| *path == ask.request_path) else {
         // a run that died before it filed its request files it when it goes on
         let is_owed = from.record.is_some_and(owes);
-        return if is_owed { Vec::new() } else { alloc::vec![format!("{}: {ABSENT}", ask.request_path)] };
+        let was_filed = |record: &Sidecar| record.documents.iter().any(|d| d.path == ask.request_path);
+        let never_filed = asked_anew && stored.answers.is_empty() && !from.record.is_some_and(was_filed);
+        return if is_owed || never_filed {
+            Vec::new()
+        } else {
+            alloc::vec![format!("{}: {ABSENT}", ask.request_path)]
+        };
     };
     let mut wrong = Vec::new();
     let sha256 = Digest::of(text.as_bytes()).to_hex();
@@ -152,7 +162,7 @@ fn enough(from: AskSources<'_>, stored: &StoredAsk, id: &str) -> Option<Check> {
     let approved = stored.answers.iter().filter(|a| !a.late && a.answer.decision == ReviewVerdict::Approve);
     let might = |a: &&StoredAnswer| {
         let stood = a.recorded_at.map(|at| from.chain.person_at(&a.answer.fingerprint, at));
-        a.answer.fingerprint.is_empty() || stood.is_some_and(|who| who == Ok(a.answer.actor.as_str()))
+        stood.is_some_and(|who| who == Ok(a.answer.actor.as_str()))
     };
     let people: BTreeSet<&str> = approved.filter(might).map(|a| a.answer.actor.as_str()).collect();
     let are_enough = u32::try_from(people.len()).is_ok_and(|people| people >= needed);

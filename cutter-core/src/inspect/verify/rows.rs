@@ -217,9 +217,28 @@ impl<'a> World<'a> {
                 let said = text.lines().find_map(|line| line.strip_prefix("occurrence: "))?;
                 Some(said.trim().to_owned())
             }
-            E::Sweep | E::Sg2Request => {
-                let before = self.effects_of(effect.key.effect).filter(|e| e.at < effect.at).count();
-                Some((before + 1).to_string())
+            // asked anew after the nth stop; stops that asked nothing anew leave numbers out
+            E::Sweep => {
+                let earlier = |name| self.effects_of(name).filter(|e| e.at < effect.at);
+                let last = earlier(E::Sweep).map(|e| (e.at, e.key.occurrence)).max();
+                let Some((at, last)) = last else { return Some("1".to_owned()) };
+                let word =
+                    earlier(E::Sg3Review).filter(|e| e.at > at).map(|e| (e.at, e.key.occurrence)).max();
+                match word {
+                    Some((_, stop)) => Some((stop + 1).to_string()),
+                    None if effect.key.occurrence > last => None,
+                    None => Some(format!("more than {last}")),
+                }
+            }
+            // that of its ask; a request that was never filed leaves a number out
+            E::Sg2Request => {
+                let of = |ask: &Row<'_>| {
+                    ask.text("approval_type") == crate::approval::LIFECYCLE_ENACTMENT
+                        && ask.at() == Some(effect.at)
+                };
+                let ask = self.of("approval_ask").find(of);
+                let before = || self.effects_of(E::Sg2Request).filter(|e| e.at < effect.at).count() + 1;
+                Some(ask.map_or_else(|| before().to_string(), |ask| ask.text("occurrence")))
             }
             E::Sg3Review | E::Void => None,
         }

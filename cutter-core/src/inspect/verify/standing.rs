@@ -42,6 +42,12 @@ impl Taken {
         Self(taken)
     }
 
+    /// Whether the database took these bytes.
+    #[must_use]
+    pub fn holds(&self, sha256: &Digest) -> bool {
+        self.0.contains_key(sha256)
+    }
+
     /// When the answer with these bytes was taken, if that was kept.
     #[must_use]
     pub fn at(&self, sha256: &Digest) -> Option<Timestamp> {
