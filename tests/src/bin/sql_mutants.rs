@@ -122,6 +122,13 @@ fn definitions_of(home: &Path, server: &Server) -> Result<(Vec<SqlMutant>, Strin
     Ok((all, harmless))
 }
 
+/// A test's own text, of its file's.
+fn body<'s>(source: &'s str, test: &str) -> &'s str {
+    let head = format!("fn {}()", test.rsplit("::").next().unwrap_or(test));
+    let from = source.find(&head).map_or("", |start| &source[start..]);
+    &from[..from.find("\n}").unwrap_or(from.len())]
+}
+
 /// What noticed mutants so far is likely to notice the next.
 #[derive(Default)]
 struct Noticed {
@@ -311,17 +318,23 @@ impl Trial {
         let of_a_kind = match one.mutant.class {
             Class::Grant => "cutter-pg/grants",
             Class::Check => "cutter-pg/checks",
-            Class::Trigger | Class::Definer => "cutter-pg/schema",
+            Class::Trigger => "cutter-pg/dependence::triggers",
+            Class::Definer => "cutter-pg/schema",
             _ => "",
         };
-        found.retain(|(test, _)| test.target != of_a_kind);
-        found.extend(self.touching(&[]).into_iter().filter(|(test, _)| test.target == of_a_kind));
+        let is_of_a_kind = |test: &Test| !of_a_kind.is_empty() && test.to_string().starts_with(of_a_kind);
+        found.retain(|(test, _)| !is_of_a_kind(test));
+        found.extend(self.touching(&[]).into_iter().filter(|(test, _)| is_of_a_kind(test)));
         let Ok(noticed) = self.noticed.lock() else { return Vec::new() };
         let word = one.touches.word();
         let score = |test: &Test, took: Duration| {
-            let says = self.sources.get(&test.target).is_some_and(|source| source.contains(word));
-            let fits =
-                [(says, 1.0), (test.target == "cutter-pg/guards", 1.0), (test.target == of_a_kind, 1e6)];
+            let source = self.sources.get(&test.target).map_or("", String::as_str);
+            let fits = [
+                (source.contains(word), 1.0),
+                (body(source, &test.name).contains(word), 3.0),
+                (["cutter-pg/guards", "cutter-pg/dependence"].contains(&test.target.as_str()), 3.0),
+                (is_of_a_kind(test), 1e6),
+            ];
             let likely: f64 = fits.into_iter().filter(|(fits, _)| *fits).map(|(_, more)| more).sum();
             (0.2 + likely + noticed.likely(&one.mutant.object, &test.to_string()))
                 / took.as_secs_f64().max(0.2)
