@@ -62,3 +62,42 @@ fn every_change_of_the_catalogue_shows_in_the_next_survey_and_probe() {
         (survey, grants) = (seen, probed);
     }
 }
+
+#[test]
+fn what_strangers_make_beside_ours_is_not_ours() {
+    let database = TestServer::shared().fresh_database();
+    let mut admin = database.client(Login::Admin);
+    let mut seen = || -> Vec<Vec<String>> {
+        [
+            "SELECT h::text FROM cutter_governance.fn_grants_held() h",
+            "SELECT p::text FROM cutter_governance.fn_grant_probe() p",
+            "SELECT c::text FROM unnest(ARRAY['function', 'trigger', 'acl']) k, cutter_governance.fn_catalogue(k) c",
+        ]
+        .map(|sql| {
+            let mut rows: Vec<String> = admin.query(sql, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+            rows.sort();
+            rows
+        })
+        .into()
+    };
+    let before = seen();
+    assert!(before.iter().all(|rows| rows.len() > 100), "{before:?}");
+    let mut stranger = database.client(Login::Admin);
+    stranger
+        .batch_execute(
+            "CREATE TABLE public.strangers (a int);
+             CREATE FUNCTION public.strange() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+             CREATE TRIGGER strange BEFORE INSERT ON public.strangers EXECUTE FUNCTION public.strange();
+             GRANT ALL ON public.strangers TO PUBLIC, cutter_exec;
+             GRANT UPDATE (a) ON public.strangers TO cutter_exec;
+             CREATE SCHEMA strangers;
+             GRANT ALL ON SCHEMA strangers TO PUBLIC, cutter_exec;
+             CREATE TABLE strangers.too (a int);
+             CREATE VIEW strangers.two AS SELECT 1 AS a;
+             GRANT ALL ON strangers.too, strangers.two TO PUBLIC, cutter_exec;
+             CREATE FUNCTION strangers.strange() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+             CREATE TRIGGER strange BEFORE INSERT ON strangers.too EXECUTE FUNCTION strangers.strange()",
+        )
+        .unwrap();
+    assert_eq!(seen(), before);
+}

@@ -21,7 +21,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use cutter_pg::testing::TestDatabase;
 use tried::{Bench, Column, List, grouped, short};
 
-/// A function of ours, and the tables whose triggers call it.
+/// Whether a text calls a function, or reads a view.
+fn says(text: &str, name: &str) -> bool {
+    text.match_indices(name).any(|(at, _)| {
+        let next = text[at + name.len()..].chars().next();
+        !next.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_')
+    })
+}
+
+/// A function of ours, and the tables whose triggers call it; or a view.
 struct Function {
     name: String,
     text: String,
@@ -32,7 +40,9 @@ const FUNCTIONS: &str =
     "SELECT n.nspname || '.' || p.proname, p.prosrc, ARRAY(SELECT t.tgrelid::regclass::text
         FROM pg_trigger t WHERE t.tgfoid = p.oid AND p.proname <> 'fn_append_only')
     FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
-    WHERE pg_get_userbyid(p.proowner) = 'cutter_owner'";
+    WHERE pg_get_userbyid(p.proowner) = 'cutter_owner'
+    UNION ALL SELECT c.oid::regclass::text, pg_get_viewdef(c.oid), '{}' FROM pg_class c
+    WHERE c.relkind = 'v' AND pg_get_userbyid(c.relowner) = 'cutter_owner' ORDER BY 1";
 
 /// The calls of one list.
 struct Calls {
@@ -87,7 +97,9 @@ impl Calls {
         let mut others = Vec::new();
         for (n, kind) in kinds.iter().enumerate() {
             let value = format!("({})::{kind}", arguments[n]);
-            for (how, other) in Column::of(&value, kind).others() {
+            let bounds = [("none", "0"), ("much", "99999999")].map(|(how, n)| (how.to_owned(), n.to_owned()));
+            let bounds = bounds.into_iter().filter(|_| ["bigint", "integer"].contains(&kind.as_str()));
+            for (how, other) in Column::of(&value, kind).others().into_iter().chain(bounds) {
                 let mut changed = arguments.to_vec();
                 changed[n] = &other;
                 others.push((format!("{}={how}", n + 1), said(&changed)));
@@ -106,6 +118,15 @@ impl Calls {
              SELECT {names} FROM jsonb_populate_recordset(NULL::{table}, {rows})"
         );
         self.tried("cutter_admin", &format!("DELETE FROM {table}"), &format!("insert {table}"), &insert, &[]);
+    }
+
+    /// Every view.
+    fn views(&mut self) {
+        let views: Vec<String> =
+            self.functions.iter().filter(|f| f.name.contains(".v_")).map(|f| f.name.clone()).collect();
+        for view in views {
+            self.tried("cutter_ro", "", &view, &format!("SELECT * FROM {view}"), &[]);
+        }
     }
 
     /// An entry's step once more.
@@ -127,6 +148,10 @@ impl Calls {
         let is_same = clean[0] == clean[1];
         let told = |outcome: &str| if is_same { outcome.to_owned() } else { short(outcome) };
         self.list.say(&format!("{name}\t{}", short(&clean[0])));
+        let held = self.bench.held(login, &spoken_of, call);
+        if !held.is_empty() {
+            self.list.say(&format!("\tlocks\t{}", held.join(" ")));
+        }
         let calls: Vec<(String, String)> = others.iter().map(|(_, call)| pairs(call)).collect();
         let names: Vec<String> = others.iter().map(|(name, _)| name.clone()).collect();
         let mut all = vec![("arguments".to_owned(), names, self.bench.tried(login, &calls))];
@@ -160,7 +185,7 @@ impl Calls {
                     ["INSERT INTO", "UPDATE"].iter().any(|word| text.contains(&format!("{word} {table} ")))
                 };
                 let fired = self.functions.iter().filter(|f| f.fired_by.iter().any(|table| writes(table)));
-                let called = self.functions.iter().filter(|f| text.contains(&format!("{}(", f.name)));
+                let called = self.functions.iter().filter(|f| says(&text, &f.name));
                 // a survey looks at everything, and has a line of its own
                 let called = called.filter(|f| !f.name.contains(".fn_survey"));
                 next.extend(fired.chain(called).map(|f| f.text.clone()));

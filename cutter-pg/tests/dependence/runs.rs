@@ -1,5 +1,7 @@
 //! Of a run, from its asks to its enactment, and of its request.
 
+use cutter_core::port::effect::{EffectName, ExecutorEffect, ReviewVerdict};
+
 use super::Calls;
 use super::support::{Run, World, id};
 
@@ -33,6 +35,26 @@ fn looked_at(calls: &mut Calls, run: &Run<'_>) {
     calls.call("cutter_governance.fn_ask_closed", &[&run_id, "'SG_cut_authz'", "1", "'2100-01-01Z'"]);
 }
 
+/// An answer to an ask, and what is decided by it.
+fn decided(calls: &mut Calls, run_id: &str, gate: &str, moves: &str) {
+    calls.bench.now(&format!(
+        "INSERT INTO cutter_governance.approval_answer (run_id, gate, occurrence, sha256, decision, approval_kb_id,
+             document, fingerprint, actor, late, inserted_by, recorded_at)
+         SELECT k.run_id, k.gate, 1, repeat('a', 64), 'approve', 'kb', convert_to(format(
+             E'decision: approve\\nnonce: %s\\nrun_id: %s\\napproval_type: %s\\ndocument_id: %s\\nactor: ada\\n'
+             'request_sha256: %s\\nrows_digest: %s\\nexpires: never\\n', k.nonce, k.run_id, k.approval_type,
+             k.document_id, k.request_sha256, k.rows_digest), 'UTF8'), 'f', 'ada', false, 'cutter_review', {AT}
+         FROM cutter_governance.approval_ask k WHERE k.gate = '{gate}'"
+    ));
+    let gate = quoted(&gate);
+    let answer = [run_id, &gate, "1", "repeat('a', 64)", ZEROS, moves, "'me'"];
+    let rejected = "UPDATE cutter_governance.approval_answer SET decision = 'reject',
+        document = convert_to(replace(convert_from(document, 'UTF8'), 'approve', 'reject'), 'UTF8')";
+    for before in ["", rejected] {
+        calls.call_after(before, "cutter_governance.fn_decision_record", &answer);
+    }
+}
+
 #[test]
 fn of_a_run_that_asks() {
     let world = World::new();
@@ -44,21 +66,7 @@ fn of_a_run_that_asks() {
     let ids = serde_json::json!({ "approval": id(), "review_decision": id(), "review_history": id(),
         "effect.sg1_review": id() });
     calls.bench.now(&format!("UPDATE cutter_governance.approval_ask SET ids = '{ids}'"));
-    calls.bench.now(
-        "INSERT INTO cutter_governance.approval_answer (run_id, gate, occurrence, sha256, decision, approval_kb_id,
-             document, fingerprint, actor, late, inserted_by)
-         SELECT k.run_id, k.gate, 1, repeat('a', 64), 'approve', 'kb', convert_to(format(
-             E'decision: approve\\nnonce: %s\\nrun_id: %s\\napproval_type: %s\\ndocument_id: %s\\nactor: ada\\n'
-             'request_sha256: %s\\nrows_digest: %s\\nexpires: never\\n', k.nonce, k.run_id, k.approval_type,
-             k.document_id, k.request_sha256, k.rows_digest), 'UTF8'), 'f', 'ada', false, 'cutter_review'
-         FROM cutter_governance.approval_ask k WHERE k.gate = 'SG_cut_authz'",
-    );
-    let answer = ["'SG_cut_authz'", "1", "repeat('a', 64)", ZEROS, "true", "'me'"];
-    let answer: Vec<&str> = std::iter::once(run_id.as_str()).chain(answer).collect();
-    let rejected = "UPDATE cutter_governance.approval_answer SET decision = 'reject',
-        document = convert_to(replace(convert_from(document, 'UTF8'), 'approve', 'reject'), 'UTF8')";
-    calls.call("cutter_governance.fn_decision_record", &answer);
-    calls.call_after(rejected, "cutter_governance.fn_decision_record", &answer);
+    decided(&mut calls, &run_id, "SG_cut_authz", "true");
     let nonce = calls.literal("SELECT nonce FROM cutter_governance.approval_ask WHERE gate = 'SG_cut_authz'");
     let text = format!("convert_to('decision: defer' || E'\\n' || 'nonce: ' || {nonce} || E'\\n', 'UTF8')");
     calls.call(
@@ -165,9 +173,16 @@ fn of_a_run_that_enacts_and_its_request() {
     let world = World::new();
     let mut run = world.run(&world.register(1));
     run.up_to_verified();
-    run.do_sg2();
+    run.survey.review_decision_id = Some(run.enact_decision);
+    let request = ExecutorEffect::Sg2Request(run.sg2_request_write());
+    run.commit(run.exec(EffectName::Sg2Request, request));
     let mut calls = Calls::of(&world.database, "enacts.tsv");
     let run_id = quoted(&run.run_id);
+    let ids = serde_json::json!({ "approval": id(), "review_decision": run.enact_decision, "effect.sg2_review": id() });
+    calls.bench.now(&format!("UPDATE cutter_governance.approval_ask SET ids = '{ids}'"));
+    decided(&mut calls, &run_id, "SG_lifecycle_authz", "false");
+    calls.bench.now("DELETE FROM cutter_governance.approval_answer");
+    run.commit(run.review(EffectName::Sg2Review, &run.sg2_write(ReviewVerdict::Approve)));
     let (approval, unit) = (quoted(&run.enact_approval), "(SELECT unit_id FROM iu_core.information_unit)");
     calls.call("cutter_governance.fn_approval_use", &[&approval, &run_id, "'enact'", &quoted(&id()), AT]);
     run.do_enact();
@@ -298,10 +313,14 @@ fn of_a_run_that_enacts_and_its_request() {
     calls.call_after(&is("cut_done", ""), "public.fn_cut_verify_cut", &[&request, "'me'"]);
     calls.call_after(&is("requested", ""), "public.fn_cut_copy_to_staging", &[&request, "'a.md'", "'me'"]);
     let scheduled = format!(
-        "{}; UPDATE iu_core.iu_staging_record SET lifecycle_status = 'consumed', expires_at = {AT}",
-        is("cleanup_scheduled", &format!(", cleanup_scheduled_at = {AT}"))
+        "{}; UPDATE iu_core.iu_staging_record SET lifecycle_status = CASE record_kind WHEN 'source_copy' THEN 'consumed'
+             ELSE 'expired' END, expires_at = '2100-01-01Z'",
+        is("cleanup_scheduled", ", cleanup_scheduled_at = '2100-01-01Z'")
     );
-    calls.call_after(&scheduled, "public.fn_cut_cleanup_due", &[AT, "10"]);
+    calls.call_after(&scheduled, "public.fn_cut_cleanup_due", &["'2100-01-01Z'", "10"]);
+    let scheduled = scheduled.replace("2100", "2026");
     calls.call_after(&scheduled, "public.fn_cut_cleanup", &["10", "'me'"]);
+    calls.call("cutter_governance.fn_cut_request_lock", &[&request]);
+    calls.views();
     calls.list.end();
 }

@@ -42,6 +42,7 @@ fn of_the_run_store() {
     calls.call("cutter_run.fn_lease_release", &["'r'", "1"]);
     calls.call("cutter_run.fn_claim_put", &["'D'", "1", "'r'"]);
     calls.call("cutter_run.fn_stop_request", &["'r'", ME, "'why'", "'me'", "'now'"]);
+    calls.views();
     calls.list.end();
 }
 
@@ -102,9 +103,13 @@ fn of_commands_and_the_queue() {
     calls.call("cutter_queue.fn_work_await_user", &[&item, &epoch, ME, "'g'"]);
     calls.call("cutter_queue.fn_work_cancel", &[&item, "'why'", "'me'"]);
     calls.call("cutter_queue.fn_work_statistics", &[]);
+    let done = format!("SELECT cutter_queue.fn_work_complete({items}, {epochs}, {holders})");
+    exec.batch_execute(&done).unwrap();
+    calls.call("cutter_queue.fn_work_retain", &["0", "0", "10"]);
     calls.call("cutter_queue.fn_work_take_watch", &[ME, "60000"]);
     let lapsed = "UPDATE cutter_queue.work_lease SET expires_at = '2026-01-01Z'";
     calls.call_after(lapsed, "cutter_queue.fn_work_take_over", &[ME, "10", "60000"]);
     calls.call("cutter_queue.fn_job_enqueue", &["'mark'", "'{}'", "'me'", "now()"]);
+    calls.views();
     calls.list.end();
 }

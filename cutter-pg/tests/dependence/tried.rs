@@ -241,6 +241,34 @@ impl Bench {
         outcomes
     }
 
+    /// The tables of which a call leaves a row locked as it was, and the locks of numbers that it holds.
+    pub(super) fn held(
+        &mut self,
+        login: &str,
+        tables: &BTreeMap<String, BTreeSet<String>>,
+        call: &str,
+    ) -> Vec<String> {
+        let begin =
+            format!("BEGIN; SET LOCAL SESSION AUTHORIZATION {login}; {call}; RESET SESSION AUTHORIZATION");
+        let mut held = Vec::new();
+        if self.admin.batch_execute(&begin).is_ok() {
+            for table in tables.keys() {
+                let sql = format!(
+                    "SELECT EXISTS (SELECT FROM {table} WHERE xmax::text = pg_current_xact_id()::xid::text)"
+                );
+                if self.admin.query_one(&sql, &[]).unwrap().get(0) {
+                    held.push(table.clone());
+                }
+            }
+            let numbers =
+                "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()";
+            let numbers: i64 = self.admin.query_one(numbers, &[]).unwrap().get(0);
+            held.extend((0..numbers).map(|_| "number".to_owned()));
+        }
+        self.admin.batch_execute("ROLLBACK").unwrap();
+        held
+    }
+
     /// How a table is kept under a name, and put back.
     fn kept(&self, name: &str, table: &str) -> (String, String) {
         let columns: Vec<&str> = self.tables[table].iter().map(|column| column.name.as_str()).collect();
