@@ -207,8 +207,19 @@ fn of_a_run_that_enacts_and_its_request() {
     ));
     calls.call("cutter_governance.fn_statement_sign", &[&run_id, &epoch, &holder, key, signature]);
     looked_at(&mut calls, &run);
+    calls.views();
+    calls.list.end();
+}
 
-    // the request of this run
+#[test]
+fn of_the_request_of_a_run() {
+    let world = World::new();
+    let mut run = world.run(&world.register(1));
+    run.up_to_verified();
+    run.do_sg2();
+    run.do_enact();
+    let mut calls = Calls::of(&world.database, "requests.tsv");
+    let run_id = quoted(&run.run_id);
     let plan = calls.literal(
         "SELECT jsonb_build_object('manifest_digest', e.manifest_digest, 'region', jsonb_build_object('start', 0,
              'end', octet_length(v.content)), 'document', jsonb_build_object('bytes', octet_length(v.content), 'sha256',
@@ -233,12 +244,17 @@ fn of_a_run_that_enacts_and_its_request() {
              {copy}, {manifest}, e.manifest_digest, right({run_id}, 36)::uuid, jsonb_build_object('run_id', {run_id})
          FROM iu_core.source_version v, cutter_governance.decision_backlog_entry e;
          INSERT INTO public.cut_request_transition (cut_request_id, from_status, to_status, actor)
-         VALUES ({request}, 'mark_verified', 'cut_in_progress', 'me')"
+         VALUES ({request}, NULL, 'cut_in_progress', 'me')"
     ));
     let signal = "INSERT INTO cutter_queue.job_signal (signal_id, signal, cut_request_id, payload, enqueued_by, enqueued_at)
         VALUES ('00000000-0000-4000-8000-000000000009', 'verify_cut',";
     let signalled = format!("{signal} {request}, '{{}}', 'me', {AT})");
-    let is = |status: &str, more: &str| format!("UPDATE public.cut_request SET status = '{status}'{more}");
+    let is = |status: &str, more: &str| {
+        format!(
+            "UPDATE public.cut_request SET status = '{status}'{more};
+             UPDATE public.cut_request_transition SET to_status = '{status}'"
+        )
+    };
     for (status, effect) in
         [("cut_in_progress", "'leg_a'"), ("cut_done", "'write_verify'"), ("cut_done", "'void'")]
     {
@@ -275,7 +291,10 @@ fn of_a_run_that_enacts_and_its_request() {
     let unmarked = ", manifest_digest = NULL, cut_run_id = NULL";
     for approve in ["true", "false"] {
         calls.call_after(
-            &is("marked", ", cut_run_id = NULL"),
+            &format!(
+                "{}; UPDATE iu_core.iu_staging_record SET lifecycle_status = 'staged'",
+                is("marked", ", cut_run_id = NULL")
+            ),
             "cutter_governance.fn_cut_request_mark_decided",
             &[&request, approve, "'me'", "'kb'", "'why'", AT],
         );
@@ -306,7 +325,7 @@ fn of_a_run_that_enacts_and_its_request() {
         );
     }
     calls.call_after(
-        &is("requested", ", source_hash = NULL, copy_staging_record_id = NULL"),
+        &is("requested", ", source_hash = NULL, source_bytes = NULL, copy_staging_record_id = NULL"),
         "cutter_governance.fn_cut_request_copied",
         &[&request, &staged, "'x'", "encode(sha256('x'), 'hex')", "'p'", "'me'", AT],
     );
@@ -321,6 +340,5 @@ fn of_a_run_that_enacts_and_its_request() {
     let scheduled = scheduled.replace("2100", "2026");
     calls.call_after(&scheduled, "public.fn_cut_cleanup", &["10", "'me'"]);
     calls.call("cutter_governance.fn_cut_request_lock", &[&request]);
-    calls.views();
     calls.list.end();
 }

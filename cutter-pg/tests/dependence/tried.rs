@@ -84,7 +84,9 @@ impl Column {
             "text" | "name" => list(&[("other", format!("coalesce({c}, '') || 'x'"))]),
             "uuid" => list(&[("other", "'00000000-0000-4000-8000-000000000001'::uuid".to_owned())]),
             "bigint" | "integer" | "smallint" | "date" => {
-                list(&[("more", format!("{c} + 1")), ("less", format!("{c} - 1"))])
+                // of a key no row becomes another's on the way
+                let step = if self.is_key { 1000 } else { 1 };
+                list(&[("more", format!("{c} + {step}")), ("less", format!("{c} - {step}"))])
             }
             "boolean" => list(&[("not", format!("NOT coalesce({c}, false)"))]),
             "timestamp with time zone" => {

@@ -35,7 +35,7 @@ use cutter_tests::mutants::suite::{Ended, Suite, Test, each};
 use cutter_tests::mutants::text;
 
 /// A test that takes longer than this as it is, is not asked.
-const SLOW: Duration = Duration::from_secs(20);
+const SLOW: Duration = Duration::from_secs(30);
 /// A test that takes so many times as long with a mutant hangs,
 const TIMES: u32 = 20;
 /// if it takes longer than this.
