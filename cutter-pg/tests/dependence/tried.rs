@@ -93,7 +93,10 @@ impl Column {
                 list(&[("late", "'2100-01-01Z'".to_owned()), ("early", "'2000-01-01Z'".to_owned())])
             }
             "bytea" => list(&[("other", format!("coalesce({c}, '') || 'x'"))]),
-            "jsonb" => list(&[("empty", "'{}'".to_owned())]),
+            "jsonb" => {
+                let full = r#"'{"run_id":"x","depends_on":["00000000-0000-4000-8000-000000000001"]}'"#;
+                list(&[("empty", "'{}'".to_owned()), ("full", full.to_owned())])
+            }
             _ => Vec::new(),
         };
         found.extend(self.words.iter().map(|word| (word.clone(), format!("'{word}'"))));
