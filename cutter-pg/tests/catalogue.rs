@@ -34,6 +34,7 @@ fn every_change_of_the_catalogue_shows_in_the_next_survey_and_probe() {
         ("CREATE OR REPLACE FUNCTION iu_core.stranger() RETURNS int LANGUAGE sql SET search_path = pg_catalog, pg_temp
               AS 'SELECT 2'".to_owned(), false),
         ("ALTER FUNCTION iu_core.fn_iu_create SET work_mem = '5MB'".to_owned(), false),
+        ("ALTER FUNCTION public.fn_cut_complete SET work_mem = '5MB'".to_owned(), false),
         ("ALTER TABLE iu_core.information_unit DISABLE TRIGGER trg_iu_enacted_immut".to_owned(), false),
         ("ALTER TABLE iu_core.unit_anchor DISABLE TRIGGER ALL".to_owned(), false),
         ("GRANT UPDATE ON iu_core.information_unit TO cutter_exec".to_owned(), true),
@@ -100,4 +101,33 @@ fn what_strangers_make_beside_ours_is_not_ours() {
         )
         .unwrap();
     assert_eq!(seen(), before);
+    // and what is ours in their schema is
+    let grant = "GRANT UPDATE (status) ON public.cut_request TO cutter_exec";
+    stranger.batch_execute(grant).unwrap();
+    let after = seen();
+    for (n, names) in [
+        (0, ["public.cut_request)", "public.fn_cut_complete)", "iu_core.fn_iu_create)", "cutter_run.lease)"]),
+        (
+            1,
+            [
+                "public.cut_request.status has",
+                "public.fn_cut_complete",
+                "iu_core.fn_iu_create",
+                "cutter_run.lease",
+            ],
+        ),
+        (
+            2,
+            [
+                "(public.cut_request,",
+                "(public.fn_cut_complete,",
+                "(cutter_run.lease,",
+                "(public.cut_request.trg_no_removal,",
+            ],
+        ),
+    ] {
+        for name in names {
+            assert!(after[n].iter().any(|row| row.contains(name)), "{n}: {name}");
+        }
+    }
 }

@@ -21,6 +21,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use cutter_pg::testing::TestDatabase;
 use tried::{Bench, Column, List, grouped, short};
 
+const SIGNATURE: &str = "SELECT coalesce((SELECT r FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_review',
+        'cutter_ro']) WITH ORDINALITY AS l(r, n) WHERE has_function_privilege(r, p.oid, 'EXECUTE') ORDER BY n LIMIT 1),
+        'cutter_owner'),
+    ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY AS a(t, n) ORDER BY n)
+    FROM pg_proc p WHERE p.oid = $1::text::regproc";
+
+/// A call with its arguments.
+fn said(function: &str, arguments: &[&str], kinds: &[String]) -> String {
+    let typed: Vec<String> =
+        arguments.iter().zip(kinds).map(|(value, kind)| format!("({value})::{kind}")).collect();
+    format!("SELECT * FROM {function}({})", typed.join(", "))
+}
+
 /// Whether a text calls a function, or reads a view.
 fn says(text: &str, name: &str) -> bool {
     text.match_indices(name).any(|(at, _)| {
@@ -75,25 +88,7 @@ impl Calls {
 
     /// The same in a state that differs by this.
     fn call_after(&mut self, before: &str, function: &str, arguments: &[&str]) {
-        let row = self
-            .bench
-            .admin
-            .query_one(
-                "SELECT coalesce((SELECT r FROM unnest(ARRAY['cutter_exec', 'cutter_verify', 'cutter_review', 'cutter_ro'])
-                        WITH ORDINALITY AS l(r, n) WHERE has_function_privilege(r, p.oid, 'EXECUTE') ORDER BY n LIMIT 1),
-                    'cutter_owner'),
-                    ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes) WITH ORDINALITY AS a(t, n) ORDER BY n)
-                 FROM pg_proc p WHERE p.oid = $1::text::regproc",
-                &[&function],
-            )
-            .unwrap_or_else(|error| panic!("{function}: {error:?}"));
-        let (login, kinds): (String, Vec<String>) = (row.get(0), row.get(1));
-        assert_eq!(kinds.len(), arguments.len(), "{function}");
-        let said = |arguments: &[&str]| {
-            let typed: Vec<String> =
-                arguments.iter().zip(&kinds).map(|(value, kind)| format!("({value})::{kind}")).collect();
-            format!("SELECT * FROM {function}({})", typed.join(", "))
-        };
+        let (login, kinds) = self.signature(function, arguments);
         let mut others = Vec::new();
         for (n, kind) in kinds.iter().enumerate() {
             let value = format!("({})::{kind}", arguments[n]);
@@ -102,10 +97,30 @@ impl Calls {
             for (how, other) in Column::of(&value, kind).others().into_iter().chain(bounds) {
                 let mut changed = arguments.to_vec();
                 changed[n] = &other;
-                others.push((format!("{}={how}", n + 1), said(&changed)));
+                others.push((format!("{}={how}", n + 1), said(function, &changed, &kinds)));
             }
         }
-        self.tried(&login, before, function, &said(arguments), &others);
+        self.tried(&login, before, function, &said(function, arguments, &kinds), &others);
+    }
+
+    /// What comes of it alone.
+    fn outcome_after(&mut self, before: &str, function: &str, arguments: &[&str]) {
+        let (login, kinds) = self.signature(function, arguments);
+        let call = (before.to_owned(), said(function, arguments, &kinds));
+        let outcome = self.bench.tried(&login, &[call]).remove(0);
+        self.list.say(&format!("{function}\t{}", short(&outcome)));
+    }
+
+    /// Who may call a function, and the types of its arguments.
+    fn signature(&mut self, function: &str, arguments: &[&str]) -> (String, Vec<String>) {
+        let row = self
+            .bench
+            .admin
+            .query_one(SIGNATURE, &[&function])
+            .unwrap_or_else(|error| panic!("{function}: {error:?}"));
+        let kinds: Vec<String> = row.get(1);
+        assert_eq!(kinds.len(), arguments.len(), "{function}");
+        (row.get(0), kinds)
     }
 
     /// The rows of a table once more, and everything that they set off.
@@ -191,7 +206,7 @@ impl Calls {
                 let fired = self.functions.iter().filter(|f| f.fired_by.iter().any(|table| writes(table)));
                 let called = self.functions.iter().filter(|f| says(&text, &f.name));
                 // a survey looks at everything, and has a line of its own
-                let called = called.filter(|f| !f.name.contains(".fn_survey"));
+                let called = called.filter(|f| !f.name.contains(".fn_survey") || text == call);
                 next.extend(fired.chain(called).map(|f| f.text.clone()));
                 texts.insert(text);
             }

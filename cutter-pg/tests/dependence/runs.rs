@@ -53,6 +53,37 @@ fn decided(calls: &mut Calls, run_id: &str, gate: &str, moves: &str) {
     for before in ["", rejected] {
         calls.call_after(before, "cutter_governance.fn_decision_record", &answer);
     }
+    // beside another answer that differs in several things at once
+    let beside = |table: &str, different: &str| {
+        format!(
+            "INSERT INTO cutter_governance.{table} SELECT (jsonb_populate_record(w, '{{{different}}}')).*
+             FROM cutter_governance.{table} w"
+        )
+    };
+    for other in [
+        r#""sha256":"b""#,
+        r#""late":true,"sha256":"b""#,
+        r#""run_id":"x""#,
+        r#""gate":"x""#,
+        r#""occurrence":2"#,
+    ] {
+        let refused = beside("approval_answer", &format!(r#"{other},"decision":"reject""#));
+        calls.outcome_after(&refused, "cutter_governance.fn_decision_record", &answer);
+    }
+    for other in [r#""a":1"#, r#""run_id":"x""#, r#""nonce":"x""#, r#""decision":"reject""#] {
+        let stored = format!(
+            "INSERT INTO cutter_governance.review_approval SELECT (jsonb_populate_record(
+                 NULL::cutter_governance.review_approval, jsonb_build_object('approval_id', gen_random_uuid(), 'run_id', k.run_id,
+                 'nonce', k.nonce, 'decision', 'approve', 'sha256', 'b') || '{{{other}}}')).*
+             FROM cutter_governance.approval_ask k"
+        );
+        calls.outcome_after(&stored, "cutter_governance.fn_decision_record", &answer);
+        calls.outcome_after(
+            &format!("{rejected}; {stored}"),
+            "cutter_governance.fn_decision_record",
+            &answer,
+        );
+    }
 }
 
 #[test]
@@ -142,6 +173,7 @@ fn of_a_run_that_cuts() {
         calls.again(&format!("cutter_governance.{table}"));
     }
     calls.step("review_pending", "reviewed_approved");
+    calls.again("cutter_governance.decision_backlog_history");
     run.do_leg_a();
     calls.call("cutter_governance.fn_rows_check", &[&set, &approval, "false"]);
     calls.call("cutter_governance.fn_rows_check", &[&set, &approval, "true"]);
