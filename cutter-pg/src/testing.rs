@@ -151,24 +151,24 @@ impl TestServer {
         TestDatabase::copy_of(&Template::empty(), self.cluster.admin_dsn().unwrap(), self.cluster.clone())
     }
 
-    /// Whether a file of [`AFTER_VARIABLE`] with this text can be run at all; nothing is kept.
+    /// Makes the template that a file of [`AFTER_VARIABLE`] with this text asks for, before any test does.
     ///
     /// # Errors
-    /// What the server says.
+    /// What the server says to the text.
     pub fn try_after(&self, sql: &str) -> Result<(), String> {
-        let database = self.fresh_database();
-        let mut client = database.client(Login::Admin);
-        client.batch_execute(sql).map_err(|error| crate::error::PgError::from(error).to_string())
+        self.template_after(Some(sql.to_owned())).map(drop).map_err(|error| error.to_string())
     }
 
-    /// Drops the template that a file of [`AFTER_VARIABLE`] with this text left, if there is one.
+    /// Drops the template that a file of [`AFTER_VARIABLE`] with this text left, whole or half.
     pub fn forget_after(&self, sql: &str) {
         let name = mutated(&template_name(&Migrator::shipped().unwrap()), sql);
         let admin = self.cluster.admin_dsn().unwrap();
         // best effort: it is only space
         let _ = on_own_thread(move || {
             let mut client = admin.with_database("postgres").config()?.connect(NoTls)?;
-            client.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
+            for name in [format!("{name}_half"), name] {
+                client.batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))?;
+            }
             Ok(())
         });
     }
@@ -176,11 +176,15 @@ impl TestServer {
     /// The migrated template, made once per home and set of migrations, by whoever is first; with
     /// [`AFTER_VARIABLE`] a copy of it that differs by what that file says.
     fn make_template(&self) -> Template {
-        let migrator = Migrator::shipped().unwrap();
-        let name = template_name(&migrator);
         let after = std::env::var_os(AFTER_VARIABLE).map(|path| {
             std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{AFTER_VARIABLE}: {error}"))
         });
+        self.template_after(after).unwrap_or_else(|error| panic!("the test template: {error}"))
+    }
+
+    fn template_after(&self, after: Option<String>) -> Result<Template, PgError> {
+        let migrator = Migrator::shipped().unwrap();
+        let name = template_name(&migrator);
         let lock = self.home.join("template.lock");
         let _lock = SharedLock::take(&lock, Duration::from_secs(300)).expect("the lock of the template");
         let admin = self.cluster.admin_dsn().unwrap();
@@ -196,7 +200,6 @@ impl TestServer {
             make_once(&mut client, &admin, &name, &migrated, |inside| inside.batch_execute(&after))?;
             Template::of(&mut client, &name)
         })
-        .unwrap_or_else(|error| panic!("the test template: {error}"))
     }
 }
 

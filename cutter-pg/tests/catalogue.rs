@@ -34,6 +34,7 @@ fn every_change_of_the_catalogue_shows_in_the_next_survey_and_probe() {
         ("CREATE OR REPLACE FUNCTION iu_core.stranger() RETURNS int LANGUAGE sql SET search_path = pg_catalog, pg_temp
               AS 'SELECT 2'".to_owned(), false),
         ("ALTER FUNCTION iu_core.fn_iu_create SET work_mem = '5MB'".to_owned(), false),
+        ("ALTER FUNCTION public.fn_cut_complete SET work_mem = '5MB'".to_owned(), false),
         ("ALTER TABLE iu_core.information_unit DISABLE TRIGGER trg_iu_enacted_immut".to_owned(), false),
         ("ALTER TABLE iu_core.unit_anchor DISABLE TRIGGER ALL".to_owned(), false),
         ("GRANT UPDATE ON iu_core.information_unit TO cutter_exec".to_owned(), true),
@@ -60,5 +61,73 @@ fn every_change_of_the_catalogue_shows_in_the_next_survey_and_probe() {
         assert_eq!(block_on(fresh.survey(&scope)).unwrap(), seen, "{change}");
         assert_eq!(block_on(fresh.grants()).unwrap(), probed, "{change}");
         (survey, grants) = (seen, probed);
+    }
+}
+
+#[test]
+fn what_strangers_make_beside_ours_is_not_ours() {
+    let database = TestServer::shared().fresh_database();
+    let mut admin = database.client(Login::Admin);
+    let mut seen = || -> Vec<Vec<String>> {
+        [
+            "SELECT h::text FROM cutter_governance.fn_grants_held() h",
+            "SELECT p::text FROM cutter_governance.fn_grant_probe() p",
+            "SELECT c::text FROM unnest(ARRAY['function', 'trigger', 'acl']) k, cutter_governance.fn_catalogue(k) c",
+        ]
+        .map(|sql| {
+            let mut rows: Vec<String> = admin.query(sql, &[]).unwrap().iter().map(|row| row.get(0)).collect();
+            rows.sort();
+            rows
+        })
+        .into()
+    };
+    let before = seen();
+    assert!(before.iter().all(|rows| rows.len() > 100), "{before:?}");
+    let mut stranger = database.client(Login::Admin);
+    stranger
+        .batch_execute(
+            "CREATE TABLE public.strangers (a int);
+             CREATE FUNCTION public.strange() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+             CREATE TRIGGER strange BEFORE INSERT ON public.strangers EXECUTE FUNCTION public.strange();
+             GRANT ALL ON public.strangers TO PUBLIC, cutter_exec;
+             GRANT UPDATE (a) ON public.strangers TO cutter_exec;
+             CREATE SCHEMA strangers;
+             GRANT ALL ON SCHEMA strangers TO PUBLIC, cutter_exec;
+             CREATE TABLE strangers.too (a int);
+             CREATE VIEW strangers.two AS SELECT 1 AS a;
+             GRANT ALL ON strangers.too, strangers.two TO PUBLIC, cutter_exec;
+             CREATE FUNCTION strangers.strange() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+             CREATE TRIGGER strange BEFORE INSERT ON strangers.too EXECUTE FUNCTION strangers.strange()",
+        )
+        .unwrap();
+    assert_eq!(seen(), before);
+    // and what is ours in their schema is
+    let grant = "GRANT UPDATE (status) ON public.cut_request TO cutter_exec";
+    stranger.batch_execute(grant).unwrap();
+    let after = seen();
+    for (n, names) in [
+        (0, ["public.cut_request)", "public.fn_cut_complete)", "iu_core.fn_iu_create)", "cutter_run.lease)"]),
+        (
+            1,
+            [
+                "public.cut_request.status has",
+                "public.fn_cut_complete",
+                "iu_core.fn_iu_create",
+                "cutter_run.lease",
+            ],
+        ),
+        (
+            2,
+            [
+                "(public.cut_request,",
+                "(public.fn_cut_complete,",
+                "(cutter_run.lease,",
+                "(public.cut_request.trg_no_removal,",
+            ],
+        ),
+    ] {
+        for name in names {
+            assert!(after[n].iter().any(|row| row.contains(name)), "{n}: {name}");
+        }
     }
 }

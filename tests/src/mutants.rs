@@ -10,6 +10,15 @@ pub mod conditions;
 pub mod definitions;
 pub mod ledger;
 pub mod lexer;
+pub mod options;
 pub mod places;
 pub mod reach;
 pub mod suite;
+
+/// An error as text, with what it came of.
+///
+/// # Errors
+/// The outcome's own.
+pub fn text<T, E: std::fmt::Display>(outcome: Result<T, E>, what: &str) -> Result<T, String> {
+    outcome.map_err(|error| format!("{what}: {error}"))
+}

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! cargo run -p cutter-tests --bin core_mutants -- [run] [--seed N] [--sample K] [--only TEXT]
-//!     [--again | --survivors] [--jobs N] [--core-alone]
+//!     [--again | --survivors] [--most N] [--jobs N] [--core-alone]
 //! cargo run -p cutter-tests --bin core_mutants -- list | report
 //! ```
 //!
@@ -20,10 +20,12 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use cutter_tests::mutants::ledger::{Equivalents, Ledger, Mutant, Outcome, report, sample, tell_apart};
+use cutter_tests::mutants::ledger::{Equivalents, Ledger, Mutant, Outcome, report, tell_apart};
+use cutter_tests::mutants::options::Options;
 use cutter_tests::mutants::places::{Place, built_in, of_file};
 use cutter_tests::mutants::reach::{Known, Reach};
 use cutter_tests::mutants::suite::{Ended, Suite, Test, each};
+use cutter_tests::mutants::text;
 
 /// A test that takes longer than this as it is, is not asked.
 const SLOW: Duration = Duration::from_secs(20);
@@ -72,63 +74,8 @@ pub fn is_on(number: usize) -> bool {
 }
 "#;
 
-struct Options {
-    command: String,
-    seed: u64,
-    sample: usize,
-    only: Vec<String>,
-    again: bool,
-    survivors: bool,
-    core_alone: bool,
-    jobs: usize,
-}
-
-fn options() -> Result<Options, String> {
-    let mut found = Options {
-        command: "run".to_owned(),
-        seed: 1,
-        sample: 200,
-        only: Vec::new(),
-        again: false,
-        survivors: false,
-        core_alone: false,
-        jobs: 2,
-    };
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().ok_or_else(|| format!("{argument} wants a value"));
-        let number = |text: String| text.parse().map_err(|_| format!("expected a number, observed {text}"));
-        let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        match argument.as_str() {
-            "run" | "list" | "report" => found.command = argument,
-            "--seed" => found.seed = number(value()?)?,
-            "--sample" => found.sample = size(number(value()?)?),
-            "--jobs" => found.jobs = size(number(value()?)?).max(1),
-            "--only" => found.only.push(value()?),
-            "--again" => found.again = true,
-            "--survivors" => found.survivors = true,
-            "--core-alone" => found.core_alone = true,
-            other => {
-                return Err(format!("{other}: the head of tests/src/bin/core_mutants.rs says what there is"));
-            }
-        }
-    }
-    Ok(found)
-}
-
 fn main() -> ExitCode {
-    match options().and_then(|options| work(&options)) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
-        Err(error) => {
-            eprintln!("core_mutants: {error}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-fn text<T, E: std::fmt::Display>(outcome: Result<T, E>, what: &str) -> Result<T, String> {
-    outcome.map_err(|error| format!("{what}: {error}"))
+    Options::main("core_mutants", &["--core-alone"], work)
 }
 
 /// A drawn place of a file.
@@ -179,12 +126,9 @@ fn work(options: &Options) -> Result<bool, String> {
 
     let all = places(&root)?;
     let names: Vec<Mutant> = all.iter().map(|drawn| drawn.mutant.clone()).collect();
-    let is_named = |drawn: &Drawn| {
-        let named = |part: &String| drawn.mutant.object.contains(part) || drawn.mutant.change.contains(part);
-        options.only.is_empty() || options.only.iter().any(named)
-    };
-    let named: Vec<Drawn> = all.into_iter().filter(is_named).collect();
-    let chosen = sample(named, options.seed, options.sample);
+    let mut chosen = options.chosen(all, |drawn| &drawn.mutant);
+    // all of them would be too much for one copy
+    chosen.truncate(options.sample.unwrap_or(200));
     match options.command.as_str() {
         "list" => {
             for drawn in &chosen {
@@ -194,11 +138,8 @@ fn work(options: &Options) -> Result<bool, String> {
         }
         "report" => {}
         _ => {
-            let known = |drawn: &&Drawn| match ledger.of(&drawn.mutant) {
-                None => true,
-                Some(outcome) => options.again || options.survivors && outcome.is_unheld(),
-            };
-            let todo: Vec<Drawn> = chosen.iter().filter(known).cloned().collect();
+            let is_due = |drawn: &&Drawn| options.is_due(&drawn.mutant, &ledger);
+            let todo: Vec<Drawn> = chosen.iter().filter(is_due).cloned().collect();
             if !todo.is_empty() {
                 try_all(&root, &folder, options, &todo, &mut ledger)?;
             }
@@ -231,12 +172,11 @@ fn try_all(
     let (started, done) = (Instant::now(), AtomicUsize::new(0));
     let ledger = Mutex::new(ledger);
     each(options.jobs, &numbers, |_, number| {
-        let asked = reach.touching(&suite.tests, &[number.to_string()]);
-        let mut outcome = if asked.is_empty() {
-            Outcome::Unreached
-        } else {
-            Outcome::Survived { asked: asked.len(), of: asked.len() }
-        };
+        let mut asked = reach.touching(&suite.tests, &[number.to_string()]);
+        let of = asked.len();
+        asked.truncate(options.most);
+        let mut outcome =
+            if of == 0 { Outcome::Unreached } else { Outcome::Survived { asked: asked.len(), of } };
         let chosen = OsString::from(number.to_string());
         for test in asked {
             let variables = [("CUTTER_MUTANT", chosen.as_os_str()), no_program()];
@@ -275,7 +215,7 @@ fn build(
         }
         let mut arguments =
             vec!["-p", "cutter-core", "--features", "cutter-core/conformance", "--lib", "--tests"];
-        if !options.core_alone {
+        if !options.says("--core-alone") {
             arguments.extend(["-p", "cutter-tests"]);
         }
         let kept = tree.with_file_name("built.json");

@@ -10,7 +10,8 @@
 //! What it knows it keeps below the target directory (`mutants/sql`), and goes on from there:
 //! `--survivors` tries those again that nobody noticed, `--again` tries all. With `--whole-product`
 //! the tests of this package are asked, too, and not only those of `cutter-pg`; with `--most` only
-//! the likeliest so many of those that reach a mutant; with `--as-built` the tests are those of the
+//! the likeliest so many of those that reach a mutant, as a first look: a mutant that these let
+//! through counts as not tried. With `--as-built` the tests are those of the
 //! last sitting. The list of mutants that change nothing is `tests/lists/mutants_sql.tsv`. Exits 1 if
 //! one survived or the list is wrong.
 
@@ -27,87 +28,21 @@ use cutter_pg::login::Login;
 use cutter_pg::testing::{AFTER_VARIABLE, HOME_VARIABLE, REACH_VARIABLE, TestServer};
 use cutter_tests::mutants::conditions::Class;
 use cutter_tests::mutants::definitions::{SqlMutant, Touches, harmless, mutants};
-use cutter_tests::mutants::ledger::{Equivalents, Ledger, Mutant, Outcome, report, sample};
+use cutter_tests::mutants::ledger::{Equivalents, Ledger, Mutant, Outcome, report};
+use cutter_tests::mutants::options::Options;
 use cutter_tests::mutants::reach::{Known, Reach};
 use cutter_tests::mutants::suite::{Ended, Suite, Test, each};
+use cutter_tests::mutants::text;
 
 /// A test that takes longer than this as it is, is not asked.
-const SLOW: Duration = Duration::from_secs(20);
-/// A test that takes longer than this with a mutant hangs.
-const LIMIT: Duration = Duration::from_secs(60);
-
-struct Options {
-    command: String,
-    seed: u64,
-    sample: Option<usize>,
-    only: Vec<String>,
-    classes: Vec<Class>,
-    again: bool,
-    survivors: bool,
-    whole_product: bool,
-    as_built: bool,
-    most: usize,
-    jobs: usize,
-}
-
-fn options() -> Result<Options, String> {
-    let mut found = Options {
-        command: "run".to_owned(),
-        seed: 1,
-        sample: None,
-        only: Vec::new(),
-        classes: Vec::new(),
-        again: false,
-        survivors: false,
-        whole_product: false,
-        as_built: false,
-        most: usize::MAX,
-        jobs: 2,
-    };
-    let mut arguments = std::env::args().skip(1);
-    while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().ok_or_else(|| format!("{argument} wants a value"));
-        let number = |text: String| text.parse().map_err(|_| format!("expected a number, observed {text}"));
-        match argument.as_str() {
-            "run" | "list" | "report" => found.command = argument,
-            "--seed" => found.seed = number(value()?)?,
-            "--sample" => found.sample = Some(usize::try_from(number(value()?)?).unwrap_or(usize::MAX)),
-            "--jobs" => found.jobs = usize::try_from(number(value()?)?).unwrap_or(1).max(1),
-            "--most" => found.most = usize::try_from(number(value()?)?).unwrap_or(usize::MAX),
-            "--only" => found.only.push(value()?),
-            "--class" => {
-                let name = value()?;
-                found.classes.push(Class::of(&name).ok_or_else(|| format!("no class {name}"))?);
-            }
-            "--no-grants" => {
-                let rights = [Class::Grant, Class::Definer];
-                found.classes = Class::ALL.into_iter().filter(|class| !rights.contains(class)).collect();
-            }
-            "--again" => found.again = true,
-            "--survivors" => found.survivors = true,
-            "--as-built" => found.as_built = true,
-            "--whole-product" => found.whole_product = true,
-            other => {
-                return Err(format!("{other}: the head of tests/src/bin/sql_mutants.rs says what there is"));
-            }
-        }
-    }
-    Ok(found)
-}
+const SLOW: Duration = Duration::from_secs(30);
+/// A test that takes so many times as long with a mutant hangs,
+const TIMES: u32 = 20;
+/// if it takes longer than this.
+const LIMIT: Duration = Duration::from_secs(15);
 
 fn main() -> ExitCode {
-    match options().and_then(|options| work(&options)) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
-        Err(error) => {
-            eprintln!("sql_mutants: {error}");
-            ExitCode::from(2)
-        }
-    }
-}
-
-fn text<T, E: std::fmt::Display>(outcome: Result<T, E>, what: &str) -> Result<T, String> {
-    outcome.map_err(|error| format!("{what}: {error}"))
+    Options::main("sql_mutants", &["--no-grants", "--whole-product", "--as-built"], work)
 }
 
 /// Stops the server at the end, however that comes.
@@ -142,15 +77,7 @@ fn work(options: &Options) -> Result<bool, String> {
         .map_err(|_| "the mutants could not be read".to_owned())??;
     let names: Vec<Mutant> = all.0.iter().map(|one| one.mutant.clone()).collect();
 
-    let wanted = |one: &&SqlMutant| {
-        let is_named = |part: &String| one.mutant.object.contains(part) || one.mutant.change.contains(part);
-        (options.only.is_empty() || options.only.iter().any(is_named))
-            && (options.classes.is_empty() || options.classes.contains(&one.mutant.class))
-    };
-    let mut chosen: Vec<&SqlMutant> = all.0.iter().filter(wanted).collect();
-    if let Some(count) = options.sample {
-        chosen = sample(chosen, options.seed, count);
-    }
+    let chosen = options.chosen(all.0.iter().collect(), |one| &one.mutant);
     match options.command.as_str() {
         "list" => {
             for one in chosen {
@@ -160,12 +87,15 @@ fn work(options: &Options) -> Result<bool, String> {
         }
         "report" => {}
         _ => {
-            let known = |one: &&SqlMutant| match ledger.of(&one.mutant) {
-                None => true,
-                Some(outcome) => options.again || options.survivors && outcome.is_unheld(),
-            };
-            let todo: Vec<&SqlMutant> = chosen.iter().copied().filter(known).collect();
-            let trial = Trial::prepare(&root, &folder, &home, options, &all.1)?;
+            let is_due = |one: &&SqlMutant| options.is_due(&one.mutant, &ledger);
+            let todo: Vec<&SqlMutant> = chosen.iter().copied().filter(is_due).collect();
+            let mut noticed = Noticed::default();
+            for one in &all.0 {
+                if let Some(Outcome::Noticed(test)) = ledger.of(&one.mutant) {
+                    noticed.note(&one.mutant.object, test);
+                }
+            }
+            let trial = Trial::prepare(&root, &folder, &home, options, &all.1, noticed)?;
             trial.all(&todo, &mut ledger, options.jobs)?;
         }
     }
@@ -192,6 +122,33 @@ fn definitions_of(home: &Path, server: &Server) -> Result<(Vec<SqlMutant>, Strin
     Ok((all, harmless))
 }
 
+/// A test's own text, of its file's.
+fn body<'s>(source: &'s str, test: &str) -> &'s str {
+    let head = format!("fn {}()", test.rsplit("::").next().unwrap_or(test));
+    let from = source.find(&head).map_or("", |start| &source[start..]);
+    &from[..from.find("\n}").unwrap_or(from.len())]
+}
+
+/// What noticed mutants so far is likely to notice the next.
+#[derive(Default)]
+struct Noticed {
+    of_objects: BTreeMap<(String, String), f64>,
+    of_all: BTreeMap<String, f64>,
+}
+
+impl Noticed {
+    fn note(&mut self, object: &str, test: &str) {
+        *self.of_objects.entry((object.to_owned(), test.to_owned())).or_default() += 1.0;
+        *self.of_all.entry(test.to_owned()).or_default() += 1.0;
+    }
+
+    fn likely(&self, object: &str, test: &str) -> f64 {
+        let of_object = self.of_objects.get(&(object.to_owned(), test.to_owned()));
+        4.0 * of_object.copied().unwrap_or_default()
+            + 0.1 * self.of_all.get(test).copied().unwrap_or_default()
+    }
+}
+
 /// Everything that a mutant is tried with.
 struct Trial {
     suite: Suite,
@@ -201,8 +158,8 @@ struct Trial {
     server: TestServer,
     /// How many tests are asked about one mutant at most.
     most: usize,
-    /// How often a test noticed a mutant of an object.
-    noticed: Mutex<BTreeMap<(String, String), usize>>,
+    /// Which tests noticed mutants, of which objects.
+    noticed: Mutex<Noticed>,
     /// The text of each target's file.
     sources: BTreeMap<String, String>,
 }
@@ -214,13 +171,15 @@ impl Trial {
         home: &Path,
         options: &Options,
         harmless: &str,
+        noticed: Noticed,
     ) -> Result<Self, String> {
         let mut arguments = vec!["-p", "cutter-pg", "--all-features", "--lib", "--tests"];
-        if options.whole_product {
+        if options.says("--whole-product") {
             arguments.extend(["-p", "cutter-tests"]);
         }
         let target = folder.parent().and_then(Path::parent).ok_or("no target folder")?;
-        let suite = Suite::build(root, target, &arguments, &folder.join("built.json"), options.as_built)?;
+        let suite =
+            Suite::build(root, target, &arguments, &folder.join("built.json"), options.says("--as-built"))?;
         let sources = suite.tests.iter().map(|test| (test.target.clone(), suite.source(test))).collect();
         let mut trial = Self {
             reach: Reach::open(&folder.join("reach.tsv")),
@@ -229,7 +188,7 @@ impl Trial {
             home: home.to_owned(),
             server: TestServer::at(home),
             most: options.most,
-            noticed: Mutex::default(),
+            noticed: Mutex::new(noticed),
             sources,
         };
         trial.learn(options.jobs, harmless)?;
@@ -284,7 +243,10 @@ impl Trial {
     fn run(&self, test: &Test, variables: &[(&str, &OsStr)]) -> Result<(Ended, Duration), String> {
         let mut all = vec![(HOME_VARIABLE, self.home.as_os_str())];
         all.extend(variables);
-        self.suite.run(test, &all, LIMIT)
+        let took = self.reach.tests.get(&test.to_string()).map_or(Duration::ZERO, |known| known.took);
+        // what is not known yet may be slow
+        let limit = if took.is_zero() { SLOW * 3 } else { LIMIT.max(took * TIMES) };
+        self.suite.run(test, &all, limit)
     }
 
     fn all(&self, todo: &[&SqlMutant], ledger: &mut Ledger, jobs: usize) -> Result<(), String> {
@@ -314,6 +276,7 @@ impl Trial {
         let after = self.folder.join(format!("mutant-{worker}.sql"));
         text(std::fs::write(&after, &one.sql), "the mutant")?;
         if let Err(why) = self.server.try_after(&one.sql) {
+            self.server.forget_after(&one.sql);
             return Ok(Outcome::Invalid(why));
         }
         let asked = tests.len().min(self.most);
@@ -321,7 +284,7 @@ impl Trial {
         for test in tests.into_iter().take(asked) {
             if self.run(test, &[(AFTER_VARIABLE, after.as_os_str())])?.0 != Ended::Passed {
                 if let Ok(mut noticed) = self.noticed.lock() {
-                    *noticed.entry((one.mutant.object.clone(), test.to_string())).or_default() += 1;
+                    noticed.note(&one.mutant.object, &test.to_string());
                 }
                 outcome = Outcome::Noticed(test.to_string());
                 break;
@@ -331,50 +294,66 @@ impl Trial {
         Ok(outcome)
     }
 
-    /// The tests that reach a mutant: first those that noticed others of its object, then those
-    /// whose text names what it touches, then the quickest.
+    /// The tests that reach a mutant: first those of everything there is of its kind, then those that
+    /// are likeliest to notice it for the time they take.
     fn asked(&self, one: &SqlMutant) -> Vec<&Test> {
-        let tests = &self.suite.tests;
-        let (names, word) = match &one.touches {
-            Touches::Function(name) => (vec![format!("function {name}")], name.as_str()),
-            Touches::Table(name) => (vec![format!("written {name}"), format!("table {name}")], name.as_str()),
-            Touches::View(name) => (Vec::new(), name.as_str()),
-            Touches::Rights => (Vec::new(), "grants"),
+        let mut found = match &one.touches {
+            Touches::Function(name) => self.touching(&[&[format!("function {name}")]]),
+            Touches::Table(name) => self.touching(&[&[format!("written {name}"), format!("table {name}")]]),
+            Touches::Trigger(name, function) => self.touching(&[
+                &[format!("written {name}"), format!("table {name}")],
+                &[format!("function {function}")],
+            ]),
+            Touches::View(_, tables) => {
+                let tables: Vec<String> = tables.iter().map(|name| format!("table {name}")).collect();
+                self.touching(&[&tables])
+            }
+            Touches::Rights => Vec::new(),
         };
-        let mut found = self.reach.touching(tests, &names);
-        // what the server does not count: views, and functions that it writes into their caller
-        let is_uncounted =
-            matches!(&one.touches, Touches::View(_) | Touches::Function(_)) && found.is_empty();
+        // what the server does not count: a function that it writes into its caller
+        if found.is_empty() && matches!(&one.touches, Touches::View(..) | Touches::Function(_)) {
+            found = self.touching(&[]);
+        }
         // and a test of everything there is of a kind touches no table itself
         let of_a_kind = match one.mutant.class {
             Class::Grant => "cutter-pg/grants",
             Class::Check => "cutter-pg/checks",
-            Class::Trigger | Class::Definer => "cutter-pg/schema",
+            Class::Trigger => "cutter-pg/dependence::triggers",
+            Class::Definer => "cutter-pg/schema",
             _ => "",
         };
-        found.extend(self.everyone().into_iter().filter(|test| is_uncounted || test.target == of_a_kind));
-        let word = word.rsplit('.').next().unwrap_or(word);
-        let says = |test: &Test| self.sources.get(&test.target).is_some_and(|source| source.contains(word));
-        let noticed = self.noticed.lock().map(|noticed| noticed.clone()).unwrap_or_default();
-        found.sort_by_key(|test| {
-            let count =
-                noticed.get(&(one.mutant.object.clone(), test.to_string())).copied().unwrap_or_default();
-            (test.target != of_a_kind, std::cmp::Reverse(count), !says(test))
-        });
-        found
+        let is_of_a_kind = |test: &Test| !of_a_kind.is_empty() && test.to_string().starts_with(of_a_kind);
+        found.retain(|(test, _)| !is_of_a_kind(test));
+        found.extend(self.touching(&[]).into_iter().filter(|(test, _)| is_of_a_kind(test)));
+        let Ok(noticed) = self.noticed.lock() else { return Vec::new() };
+        let word = one.touches.word();
+        let score = |test: &Test, took: Duration| {
+            let source = self.sources.get(&test.target).map_or("", String::as_str);
+            let fits = [
+                (source.contains(word), 1.0),
+                (body(source, &test.name).contains(word), 3.0),
+                (test.target == "cutter-pg/guards", 3.0),
+                // slow, and made for this
+                (test.target == "cutter-pg/dependence", 20.0),
+                (is_of_a_kind(test), 1e6),
+            ];
+            let likely: f64 = fits.into_iter().filter(|(fits, _)| *fits).map(|(_, more)| more).sum();
+            (0.2 + likely + noticed.likely(&one.mutant.object, &test.to_string()))
+                / took.as_secs_f64().max(0.2)
+        };
+        let mut scored: Vec<(&Test, f64)> =
+            found.into_iter().map(|(test, took)| (test, score(test, took))).collect();
+        scored.sort_by(|(_, a), (_, b)| b.total_cmp(a));
+        scored.into_iter().map(|(test, _)| test).collect()
     }
 
-    /// Every test that asks a database, the quickest first.
-    fn everyone(&self) -> Vec<&Test> {
-        let mut found: Vec<(&Test, Duration)> = Vec::new();
-        for test in &self.suite.tests {
-            if let Some(known) =
-                self.reach.tests.get(&test.to_string()).filter(|known| known.left_out.is_none())
-            {
-                found.push((test, known.took));
-            }
-        }
-        found.sort_by_key(|(_, took)| *took);
-        found.into_iter().map(|(test, _)| test).collect()
+    /// The tests that are asked at all and touch one of each of these lists, and how long they take.
+    fn touching(&self, lists: &[&[String]]) -> Vec<(&Test, Duration)> {
+        let known = |test: &Test| {
+            let known = self.reach.tests.get(&test.to_string()).filter(|known| known.left_out.is_none())?;
+            let touches = lists.iter().all(|names| names.iter().any(|name| known.touched.contains(name)));
+            touches.then_some(known.took)
+        };
+        self.suite.tests.iter().filter_map(|test| known(test).map(|took| (test, took))).collect()
     }
 }

@@ -24,12 +24,26 @@ pub struct SqlMutant {
 pub enum Touches {
     /// A function.
     Function(String),
-    /// A table that is written; and the trigger's function, if there is one.
+    /// A table that is written.
     Table(String),
-    /// A view over tables and functions.
-    View(String),
+    /// A table that is written, and a function that then is called.
+    Trigger(String, String),
+    /// A view, and the tables that it reads.
+    View(String, Vec<String>),
     /// Rights: whoever looks at those.
     Rights,
+}
+
+impl Touches {
+    /// The word that a test's text says if it is about this.
+    #[must_use]
+    pub fn word(&self) -> &str {
+        let name = match self {
+            Self::Function(name) | Self::Table(name) | Self::Trigger(name, _) | Self::View(name, _) => name,
+            Self::Rights => "grants",
+        };
+        name.rsplit('.').next().unwrap_or(name)
+    }
 }
 
 /// The schemas that are cutter's, and what is cutter's in `public`.
@@ -123,18 +137,26 @@ fn functions(client: &mut Client, found: &mut Vec<SqlMutant>) -> Result<(), post
 
 fn views(client: &mut Client, found: &mut Vec<SqlMutant>) -> Result<(), postgres::Error> {
     let views = format!(
-        "SELECT c.oid::regclass::text, pg_get_viewdef(c.oid), array_to_string(c.reloptions, ', ')
+        "SELECT c.oid::regclass::text, pg_get_viewdef(c.oid), array_to_string(c.reloptions, ', '),
+            array(WITH RECURSIVE read (oid) AS (
+                SELECT c.oid
+                UNION
+                SELECT d.refobjid FROM read JOIN pg_rewrite w ON w.ev_class = read.oid
+                    JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
+                        AND d.refclassid = 'pg_class'::regclass
+            ) SELECT read.oid::regclass::text FROM read JOIN pg_class t USING (oid) WHERE t.relkind IN ('r', 'p'))
          FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
          WHERE {OURS} AND c.relkind = 'v' AND pg_get_userbyid(c.relowner) = 'cutter_owner' ORDER BY 1"
     );
     for row in client.query(&views, &[])? {
         let (object, body, options): (String, String, Option<String>) = (row.get(0), row.get(1), row.get(2));
+        let touches = Touches::View(object.clone(), row.get(3));
         let with = options.map(|options| format!(" WITH ({options})")).unwrap_or_default();
         for change in of_body(&body) {
             found.push(SqlMutant {
                 mutant: named(&object, change.class, change.words(&body)),
                 sql: format!("CREATE OR REPLACE VIEW {object}{with} AS {}", change.made_in(&body)),
-                touches: Touches::View(object.clone()),
+                touches: touches.clone(),
             });
         }
     }
@@ -143,7 +165,9 @@ fn views(client: &mut Client, found: &mut Vec<SqlMutant>) -> Result<(), postgres
 
 fn triggers(client: &mut Client, found: &mut Vec<SqlMutant>) -> Result<(), postgres::Error> {
     let triggers = format!(
-        "SELECT t.tgname::text, t.tgrelid::regclass::text, pg_get_triggerdef(t.oid)
+        "SELECT t.tgname::text, t.tgrelid::regclass::text, pg_get_triggerdef(t.oid),
+            (SELECT n.nspname || '.' || p.proname FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace
+             WHERE p.oid = t.tgfoid)
          FROM pg_trigger t JOIN pg_class c ON c.oid = t.tgrelid JOIN pg_namespace n ON n.oid = c.relnamespace
          WHERE {OURS} AND NOT t.tgisinternal AND t.tgparentid = 0 AND pg_get_userbyid(c.relowner) = 'cutter_owner'
          ORDER BY 2, 1"
@@ -152,23 +176,25 @@ fn triggers(client: &mut Client, found: &mut Vec<SqlMutant>) -> Result<(), postg
         let (name, table, definition): (String, String, String) = (row.get(0), row.get(1), row.get(2));
         let object = format!("{table} {name}");
         let drop = format!("DROP TRIGGER {name} ON {table};\n");
-        let touches = Touches::Table(table.clone());
-        let mut push = |words: String, sql: String| {
+        let called = Touches::Trigger(table.clone(), row.get(3));
+        let mut push = |touches: &Touches, words: String, sql: String| {
             found.push(SqlMutant {
                 mutant: named(&object, Class::Trigger, words),
                 sql,
                 touches: touches.clone(),
             });
         };
-        push("dropped".to_owned(), drop.clone());
+        push(&called, "dropped".to_owned(), drop.clone());
         for (event, without) in without_an_event(&definition) {
-            push(format!("not on {event}"), format!("{drop}{without}"));
+            push(&called, format!("not on {event}"), format!("{drop}{without}"));
         }
         let when = definition.find(" WHEN (").zip(definition.rfind(") EXECUTE "));
         if let Some((start, end)) = when {
             let condition = start + " WHEN ".len()..end + 1;
             for (change, made) in inside(&definition, condition) {
-                push(change, format!("{drop}{made}"));
+                // it may be called where it was not before
+                let made = made.replacen(" WHEN TRUE EXECUTE ", " WHEN (TRUE) EXECUTE ", 1);
+                push(&Touches::Table(table.clone()), change, format!("{drop}{made}"));
             }
         }
     }
@@ -230,7 +256,8 @@ fn constraints(client: &mut Client, found: &mut Vec<SqlMutant>) -> Result<(), po
             for (words, made) in inside(&definition, whole) {
                 // the whole condition taken out is the check dropped
                 if !made.starts_with("CHECK TRUE") {
-                    push(words, format!("{drop}ALTER TABLE {table} ADD CONSTRAINT {name} {made};"));
+                    // rows that the migrations wrote are not asked
+                    push(words, format!("{drop}ALTER TABLE {table} ADD CONSTRAINT {name} {made} NOT VALID;"));
                 }
             }
         }

@@ -217,7 +217,7 @@ pub fn report(all: &[Mutant], ledger: &Ledger, list: &Equivalents) -> (String, b
         "{:<12} {:>6} {:>8} {:>10} {:>9} {:>7}",
         "class", "tried", "noticed", "equivalent", "survived", "%"
     );
-    let mut sums = [0_usize; 4];
+    let (mut sums, mut open) = ([0_usize; 4], 0_usize);
     let row = |text: &mut String, name: &str, [tried, noticed, equivalent, survived]: [usize; 4]| {
         let share = match tried - equivalent {
             0 => String::new(),
@@ -247,16 +247,19 @@ pub fn report(all: &[Mutant], ledger: &Ledger, list: &Equivalents) -> (String, b
                 }
                 Outcome::Survived { .. } | Outcome::Unreached if reason.is_some() => counts[2] += 1,
                 Outcome::Survived { asked, of } => {
-                    counts[3] += 1;
                     let line = format!("{} ({asked} of {of} tests asked)", mutant.change);
                     survivors.entry(&mutant.object).or_default().push(line);
+                    if asked < of {
+                        // nobody knows yet
+                        open += 1;
+                        continue;
+                    }
+                    counts[3] += 1;
                 }
                 Outcome::Unreached => {
                     counts[3] += 1;
-                    survivors
-                        .entry(&mutant.object)
-                        .or_default()
-                        .push(format!("{} (no test reaches it)", mutant.change));
+                    let line = format!("{} (no test reaches it)", mutant.change);
+                    survivors.entry(&mutant.object).or_default().push(line);
                 }
             }
             counts[0] += 1;
@@ -269,7 +272,11 @@ pub fn report(all: &[Mutant], ledger: &Ledger, list: &Equivalents) -> (String, b
         }
     }
     row(&mut text, "all", sums);
-    let _ = writeln!(text, "of {} mutants there are", all.len());
+    let _ = writeln!(
+        text,
+        "of {} mutants there are; {open} whose tests were not all asked count as not tried",
+        all.len()
+    );
     for (object, changes) in &survivors {
         let _ = writeln!(text, "\n{object}");
         for change in changes {
@@ -312,10 +319,12 @@ mod tests {
             "listed, and noticed by some::test: f(): a",
             "no mutant: f(): z",
             "b (3 of 9 tests asked)",
-            "50.0",
+            "1 whose tests were not all asked",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
+        ledger.note(&all[1], Outcome::Survived { asked: 9, of: 9 }).unwrap();
+        assert!(report(&all, &ledger, &Equivalents::default()).0.contains("50.0"));
         ledger.note(&all[2], Outcome::Invalid("syntax".into())).unwrap();
         assert!(report(&all, &ledger, &Equivalents::default()).0.contains("no valid change: f(): c"));
     }
