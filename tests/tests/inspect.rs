@@ -8,13 +8,15 @@ use cutter_core::canonical::{Appended, Settled};
 use cutter_core::digest::Digest;
 use cutter_core::driver::{Outcome, Ports};
 use cutter_core::inspect::recover::unknown_to;
-use cutter_core::inspect::verify::Found;
+use cutter_core::inspect::verify::{self, Approvals, Found};
 use cutter_core::inspect::{Summary, why};
+use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::run_store::LockHolder;
 use cutter_core::port::signer::SignatureFacts;
-use cutter_core::sidecar::{Sidecar, TransitionRecord};
+use cutter_core::sidecar::{Mode, Sidecar, TransitionRecord};
 use cutter_tests::Scenario;
 use cutter_tests::look::{Facts, gather, judge};
+use cutter_tests::refusal::Gate;
 use futures_executor::block_on;
 
 fn failing(facts: &Facts) -> BTreeSet<String> {
@@ -203,4 +205,148 @@ fn why_and_summary_say_what_is_missing_at_every_rest() {
     let answer = why(&driven.sidecar, None, None);
     assert!(answer.condition.contains("signed word"), "{answer:?}");
     assert!(answer.next.last().unwrap().contains("orchestrate resume"), "{answer:?}");
+}
+
+/// A run at rest, with everything that a checker reads of it.
+fn at_rest(what: &str) -> Facts {
+    let scenario = Scenario::new(10);
+    let gate = if what.ends_with("lifecycle") { Gate::Lifecycle } else { Gate::Cut };
+    let run_id = match what {
+        "finished" => scenario.whole_run().unwrap().sidecar.run_id,
+        "rehearsed" => scenario.cut_mode(&scenario.ports(), Mode::Dryrun).unwrap().sidecar.run_id,
+        _ => {
+            let (run_id, ask) = scenario.parked(gate);
+            if what.starts_with("voided") {
+                scenario.void_signed(&run_id);
+            } else if what.starts_with("refused") {
+                scenario.sign(&ask, ReviewVerdict::Reject);
+                scenario.resumed(&run_id);
+            } else if what.starts_with("stopped") {
+                scenario.stop(&run_id, "under review").unwrap();
+            }
+            run_id
+        }
+    };
+    let mut facts = gather(&scenario.ports(), &scenario.stored(&run_id));
+    // on the model's clock all of a void happens at once: `rows` has one where time passes
+    let has_times = !what.starts_with("voided");
+    facts.database.rows = has_times.then(|| scenario.world.run_rows(&run_id));
+    facts
+}
+
+const RESTS: [&str; 10] = [
+    "parked at cut",
+    "stopped at cut",
+    "refused at cut",
+    "voided at cut",
+    "parked at lifecycle",
+    "stopped at lifecycle",
+    "refused at lifecycle",
+    "voided at lifecycle",
+    "finished",
+    "rehearsed",
+];
+
+/// Each rest asks for what must be there by then, and for no more.
+#[test]
+fn what_is_checked_at_each_rest_is_told_and_holds() {
+    let mut told = String::new();
+    for what in RESTS {
+        let facts = at_rest(what);
+        let checks = judge(&facts, &[]);
+        let wrong: Vec<_> = checks.iter().filter(|check| !check.ok).collect();
+        assert!(wrong.is_empty(), "{what}: {wrong:#?}");
+        let names: BTreeSet<&str> = checks.iter().map(|check| check.invariant.as_str()).collect();
+        // what is named by a date is told by its kind
+        let names = names.iter().map(|name| name.split("-202").next().unwrap_or(name));
+        told += &format!("{what}\n{}", names.map(|name| format!("    {name}\n")).collect::<String>());
+    }
+    holds("verify_checks.txt", &told);
+}
+
+fn holds(name: &str, observed: &str) {
+    let path = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
+    if std::env::var_os("SNAPSHOTS").is_some_and(|what| what == "overwrite") {
+        std::fs::write(&path, observed).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap();
+    for (observed, expected) in observed.lines().zip(expected.lines()) {
+        assert_eq!(observed, expected, "SNAPSHOTS=overwrite writes {} anew", path.display());
+    }
+    assert_eq!(observed.lines().count(), expected.lines().count());
+}
+
+/// Of an answer that nobody here can judge it is said why, and it is neither good nor bad.
+#[test]
+fn an_answer_that_cannot_be_judged_here_is_not_checked() {
+    let clean = at_rest("finished");
+    let of = |code: &str, keys: &Approvals| {
+        let mut facts = clean.clone();
+        facts.approvals[0].signature =
+            Some(SignatureFacts::Bad { code: code.into(), detail: "since yesterday".into() });
+        let (checks, open) =
+            verify::approvals(&facts.claims, &facts.approvals, &facts.database.evidence, keys);
+        (checks.iter().filter(|c| !c.ok).count(), open.iter().map(|o| o.item.clone()).collect::<Vec<_>>())
+    };
+    let item = vec!["verify.approval.SG_cut_authz.1.signature".to_owned()];
+    let keys = |has_keys, undated| Approvals { brought: Vec::new(), has_keys, undated };
+    for (code, keys, failed, open) in [
+        ("unknown_key", keys(false, false), 0, &item),
+        ("unknown_key", keys(true, false), 1, &Vec::new()),
+        ("expired_key", keys(true, true), 0, &item),
+        ("signature_expired", keys(true, true), 0, &item),
+        ("expired_key", keys(true, false), 1, &Vec::new()),
+        ("bad_signature", keys(false, true), 1, &Vec::new()),
+    ] {
+        assert_eq!(of(code, &keys), (failed, open.clone()), "{code}");
+    }
+    // the creator is known from the run's record alone
+    let mut facts = clean.clone();
+    facts.claims.creator = None;
+    let (_, open) =
+        verify::approvals(&facts.claims, &facts.approvals, &facts.database.evidence, &keys(true, false));
+    assert_eq!(open.len(), 2);
+    assert!(open.iter().all(|o| o.item.ends_with(".not_the_creator")), "{open:?}");
+}
+
+/// Keys that were brought along are the only ones that count.
+#[test]
+fn answers_are_judged_by_the_keys_that_were_brought_along() {
+    let facts = at_rest("finished");
+    let own = facts.approvals[0].record.fingerprint.clone();
+    let failed = |facts: &Facts, keys: &[String]| -> BTreeSet<String> {
+        judge(facts, keys).into_iter().filter(|c| !c.ok).map(|c| c.invariant).collect()
+    };
+    assert_eq!(failed(&facts, &[own.to_lowercase()]), BTreeSet::new());
+    let gates = ["SG_cut_authz", "SG_lifecycle_authz"];
+    let named = |what: &str| gates.map(|gate| format!("verify.approval.{gate}.1.{what}")).into();
+    assert_eq!(failed(&facts, &["0".repeat(40)]), named("signer_brought"));
+    // without any policy they are the policy
+    let mut nobody = facts.clone();
+    nobody.claims.policy.approvers.clear();
+    assert_eq!(failed(&nobody, &[own]), BTreeSet::new());
+    assert_eq!(failed(&nobody, &[]), named("signer_pinned"));
+}
+
+/// What each approval says of itself must be what the run recorded of it.
+#[test]
+fn each_field_of_an_answer_is_compared() {
+    let clean = at_rest("finished");
+    for name in ["decision", "run_id", "document_id", "gate", "actor", "request_sha256"] {
+        let mut facts = clean.clone();
+        if let Some(SignatureFacts::Good { text, .. }) = &mut facts.approvals[0].signature {
+            *text = text.replacen(&format!("\n{name}: "), &format!("\n{name}: x"), 1);
+        }
+        let expected = format!("verify.approval.SG_cut_authz.1.{name}");
+        assert!(failing(&facts).contains(&expected), "{name}: {:?}", failing(&facts));
+    }
+    let said = verify::allowed(&clean.approvals, &judge(&clean, &[]));
+    let of =
+        |a: &verify::Allowed| (a.gate.clone(), a.decision.clone(), a.actor.clone(), a.signed_at.is_some());
+    let by = |gate: &str| (gate.to_owned(), "approve".to_owned(), "ada".to_owned(), true);
+    assert_eq!(said.iter().map(of).collect::<Vec<_>>(), [by("SG_cut_authz"), by("SG_lifecycle_authz")]);
+    let mut spoilt = clean.clone();
+    spoilt.approvals[0].found = Found::Absent;
+    let said = verify::allowed(&spoilt.approvals, &judge(&spoilt, &[]));
+    assert_eq!(said.iter().map(of).collect::<Vec<_>>(), [by("SG_lifecycle_authz")]);
 }
