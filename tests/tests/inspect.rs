@@ -6,10 +6,12 @@ use std::collections::BTreeSet;
 
 use cutter_core::canonical::{Appended, Settled};
 use cutter_core::digest::Digest;
-use cutter_core::driver::{Outcome, Ports};
+use cutter_core::driver::{Outcome, Ports, policy_of};
 use cutter_core::inspect::recover::unknown_to;
-use cutter_core::inspect::verify::{self, Approvals, Found};
+use cutter_core::inspect::verify::{self, Approvals, Found, Taken};
 use cutter_core::inspect::{Summary, why};
+use cutter_core::policy::{self, Chain};
+use cutter_core::port::database::{RunEvidence, StoredApproval};
 use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::run_store::LockHolder;
 use cutter_core::port::signer::SignatureFacts;
@@ -18,6 +20,7 @@ use cutter_tests::Scenario;
 use cutter_tests::look::{Facts, gather, judge};
 use cutter_tests::refusal::Gate;
 use futures_executor::block_on;
+use jiff::SignedDuration;
 
 fn failing(facts: &Facts) -> BTreeSet<String> {
     judge(facts, &[]).into_iter().filter(|c| !c.ok).map(|c| c.invariant).collect()
@@ -349,4 +352,74 @@ fn each_field_of_an_answer_is_compared() {
     spoilt.approvals[0].found = Found::Absent;
     let said = verify::allowed(&spoilt.approvals, &judge(&spoilt, &[]));
     assert_eq!(said.iter().map(of).collect::<Vec<_>>(), [by("SG_lifecycle_authz")]);
+}
+
+/// Whoever answered is judged by the policy that stood when the database took the answer.
+#[test]
+fn answers_are_judged_by_the_policy_of_then() {
+    let scenario = Scenario::new(11);
+    scenario.world.advance(60_000);
+    let driven = scenario.whole_run().unwrap();
+    let ports = scenario.ports();
+    let facts = gather(&ports, &driven.sidecar);
+    let chain = || block_on(policy_of(ports.reader.as_ref(), ports.signatures.as_ref())).unwrap();
+    let mut evidence = facts.database.evidence.clone();
+    let taken = scenario.world.now();
+    evidence.approvals.iter_mut().for_each(|a| a.recorded_at = Some(taken));
+    let stood = |evidence: &RunEvidence, chain: &Chain| {
+        let checks = verify::consumed_standing(chain, evidence);
+        (checks.iter().filter(|c| c.ok).count(), checks.iter().filter(|c| !c.ok).count())
+    };
+    assert_eq!(stood(&evidence, &chain()), (2, 0));
+    type Change = fn(&mut StoredApproval);
+    let spoilt: [(Change, (usize, usize)); 6] = [
+        (|a| a.actor = "mallory".into(), (1, 1)),
+        (|a| a.fingerprint = "0".repeat(40), (1, 1)),
+        (|a| a.fingerprint.clear(), (1, 0)),
+        (|a| a.used_by = None, (1, 0)),
+        (|a| a.recorded_at = None, (1, 0)),
+        (|a| a.recorded_at = Some(jiff::Timestamp::UNIX_EPOCH), (1, 0)),
+    ];
+    for (n, (spoil, expected)) in spoilt.into_iter().enumerate() {
+        let mut evidence = evidence.clone();
+        spoil(&mut evidence.approvals[0]);
+        assert_eq!(stood(&evidence, &chain()), expected, "{n}");
+    }
+    let id = |gate: &str| format!("verify.approval.{gate}.1.key_stood");
+    let judged = |evidence: &RunEvidence, chain: &Chain| {
+        let (checks, open) = verify::standing(chain, Some(&Taken::of(evidence, &[])), &facts.approvals);
+        let names = |ok: bool| checks.iter().filter(|c| c.ok == ok).map(|c| c.invariant.clone()).collect();
+        (names(true), names(false), open.into_iter().map(|o| o.item).collect())
+    };
+    type Judged = (Vec<String>, Vec<String>, Vec<String>);
+    let both = vec![id("SG_cut_authz"), id("SG_lifecycle_authz")];
+    let expected: Judged = (both.clone(), vec![], vec![]);
+    assert_eq!(judged(&evidence, &chain()), expected);
+    // without the database nothing dates an answer, nor where it did not keep the time
+    let (checks, open) = verify::standing(&chain(), None, &facts.approvals);
+    assert_eq!((checks.len(), open.len()), (0, 2));
+    let mut undated = evidence.clone();
+    undated.approvals.iter_mut().for_each(|a| a.recorded_at = None);
+    let expected: Judged = (vec![], vec![], both.clone());
+    assert_eq!(judged(&undated, &chain()), expected);
+    // a key that somebody else has had since before is no longer believed; one since later is
+    let fingerprint = facts.approvals[0].record.fingerprint.clone();
+    scenario.world.advance(60_000);
+    let later = taken + SignedDuration::from_secs(1);
+    scenario.change_policy(vec![policy::Change::KeyCompromised {
+        since: later,
+        fingerprint: fingerprint.clone(),
+    }]);
+    assert_eq!(stood(&evidence, &chain()), (2, 0));
+    let (_, open) = verify::standing(&chain(), Some(&Taken::of(&undated, &[])), &facts.approvals);
+    assert!(
+        open.iter().all(|o| o.why.contains("is compromised since") && !o.to_check.is_empty()),
+        "{open:?}"
+    );
+    for answer in &mut evidence.approvals {
+        answer.recorded_at = Some(later);
+    }
+    assert_eq!(stood(&evidence, &chain()), (0, 2));
+    let expected: Judged = (vec![], both, vec![]);
+    assert_eq!(judged(&evidence, &chain()), expected);
 }

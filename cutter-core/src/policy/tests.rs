@@ -137,6 +137,67 @@ fn a_text_that_is_not_exactly_an_events_is_refused() {
 }
 
 #[test]
+fn a_change_is_read_at_its_bounds_and_not_beyond() {
+    let (sha, print, hex) = ("a".repeat(64), "A".repeat(40), "0a".repeat(32));
+    let long = "s".repeat(PERSON_MAX_BYTES);
+    for (good, bad) in [
+        ("answers_valid_hours 1", "answers_valid_hours 0"),
+        ("answers_valid_hours 4294967295", "answers_valid_hours 4294967296"),
+        ("answers_valid_hours unbounded", "answers_valid_hours"),
+        ("approvals_needed SG_cut_authz 1", "approvals_needed SG_cut_authz 0"),
+        ("approvals_needed SG_lifecycle_authz 2", "approvals_needed SG_failure_escalation 2"),
+        ("may_answer SG_failure_escalation sue", "may_answer IG_mark sue"),
+        ("may_answer SG_cut_authz sue", "may_answer SG_cut_authz"),
+        ("anyone_may_answer SG_cut_authz", "anyone_may_answer IG_mark"),
+        ("signature optional", "signature maybe"),
+        ("creator may_approve", "creator may"),
+        (
+            &alloc::format!("duty_key_registered executor {hex}"),
+            &alloc::format!("duty_key_registered other {hex}"),
+        ),
+        (
+            &alloc::format!("duty_key_rotated verifier {hex}"),
+            &alloc::format!("duty_key_rotated verifier {hex}0"),
+        ),
+        (
+            &alloc::format!("duty_key_rotated verifier {hex}"),
+            &alloc::format!("duty_key_rotated verifier {}", hex.to_uppercase()),
+        ),
+        (
+            &alloc::format!("approver_added openpgp {print} {sha} sue"),
+            &alloc::format!("approver_added openssh {print} {sha} sue"),
+        ),
+        (
+            &alloc::format!("key_added openpgp {print} {sha} sue"),
+            &alloc::format!("key_added openpgp {} {sha} sue", print.to_lowercase()),
+        ),
+        (
+            &alloc::format!("former_key openpgp {print} {sha} sue b"),
+            &alloc::format!("former_key openpgp {print} {print} sue b"),
+        ),
+        (
+            &alloc::format!("approver_added openpgp {}{} {sha} sue", print, "B".repeat(24)),
+            &alloc::format!("approver_added openpgp {print}B {sha} sue"),
+        ),
+        (
+            &alloc::format!("may_answer SG_cut_authz {long}"),
+            &alloc::format!("may_answer SG_cut_authz {long}s"),
+        ),
+        ("approver_retired 2026-05-20T10:11:12Z sue", "approver_retired yesterday sue"),
+        (
+            &alloc::format!("key_compromised 2026-05-20T10:11:12Z {print}"),
+            "key_compromised 2026-05-20T10:11:12Z sue",
+        ),
+        ("founded 0196ed9a-1c00-7000-8000-000000000001", "founded today"),
+        ("signature required", "unknown required"),
+    ] {
+        let read: Change = good.parse().unwrap_or_else(|error| panic!("{good}: {error}"));
+        assert_eq!(alloc::format!("{read}"), good, "written as it was read");
+        assert!(bad.parse::<Change>().is_err(), "{bad}");
+    }
+}
+
+#[test]
 fn a_chain_holds_and_says_what_stands() {
     let mut book = Book::founded();
     book.write(vec![added("bob")], Some("sue"));
