@@ -3,6 +3,7 @@
 use super::*;
 use crate::digest::Digest;
 use crate::id::mint_v7;
+use crate::limits::PERSON_MAX_BYTES;
 use crate::machine::run::GateId;
 use crate::port::CasOutcome;
 use crate::port::signer::SignatureFacts;
