@@ -3,7 +3,7 @@
 use super::*;
 use crate::digest::Digest;
 use crate::id::mint_v7;
-use crate::limits::PERSON_MAX_BYTES;
+use crate::limits::{PERSON_MAX_BYTES, POLICY_EVENT_MAX_BYTES};
 use crate::machine::run::GateId;
 use crate::port::CasOutcome;
 use crate::port::signer::SignatureFacts;
@@ -195,6 +195,22 @@ fn a_change_is_read_at_its_bounds_and_not_beyond() {
         let read: Change = good.parse().unwrap_or_else(|error| panic!("{good}: {error}"));
         assert_eq!(alloc::format!("{read}"), good, "written as it was read");
         assert!(bad.parse::<Change>().is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn an_event_of_the_largest_size_is_read_and_one_byte_more_is_not() {
+    let of = |why: usize| Event {
+        seq: 2,
+        previous: Some(Digest::of(b"x")),
+        at: time(0),
+        why: "w".repeat(why),
+        changes: vec![added("sue")],
+    };
+    let around = of(1).text().trim_end().len() - 1;
+    for (size, fits) in [(POLICY_EVENT_MAX_BYTES, true), (POLICY_EVENT_MAX_BYTES + 1, false)] {
+        let text = of(size - around).text();
+        assert_eq!(Event::parse(text.trim_end()).is_ok(), fits, "{size}");
     }
 }
 

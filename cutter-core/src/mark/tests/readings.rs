@@ -2,6 +2,7 @@
 //! where its text begins.
 
 use super::*;
+use crate::detect::explain;
 use std::format;
 use std::string::{String, ToString};
 
@@ -40,7 +41,11 @@ fn reading(profile: &str, deepest: Option<&str>, text: &str) -> Vec<String> {
         Some(line) => format!("{} at {line}: {}", w.code, w.message),
         None => w.code.clone(),
     });
-    units.chain(aliases).chain(warnings).collect()
+    let why = explain(&profile, text.as_bytes(), &marked, 9).into_iter().map(|line| {
+        let unit = line.address.map_or_else(String::new, |address| format!(" {address}"));
+        format!("line {}{unit}: {}", line.line, line.reason)
+    });
+    units.chain(aliases).chain(warnings).chain(why).collect()
 }
 
 #[test]
@@ -53,7 +58,8 @@ fn titles() {
         }
         // below the document's own title
         let read = reading(profile, None, &format!("# Name\n\n## {line}\n\ntext\n"));
-        told += &format!("{profile} {line} => {}\n", read[1..].join("; "));
+        let read = read[1..].iter().filter(|line| !line.starts_with("line "));
+        told += &format!("{profile} {line} => {}\n", read.cloned().collect::<Vec<_>>().join("; "));
     }
     insta::assert_snapshot!(told);
 }

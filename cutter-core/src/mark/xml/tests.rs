@@ -372,3 +372,20 @@ fn forbidden_addresses_are_told() {
     let limits = MarkLimits { forbidden_prefixes: alloc::vec![prefix], ..MarkLimits::default() };
     assert_eq!(forbidden(&marked.candidates, &limits).len(), 3);
 }
+
+/// The unit before the first element counts as any other.
+#[test]
+fn too_many_elements_are_counted_and_none_is_built() {
+    let profile = Profile::built_in("akn").unwrap();
+    let text = act("<section><num>1</num></section><section><num>2</num></section>");
+    let document_id = DocumentId::parse("X").unwrap();
+    let with = |max_candidates: u32| {
+        let limits =
+            MarkLimits { max_candidates, stop: crate::mark::Stop::AtCandidates, ..MarkLimits::default() };
+        let context = MarkContext { document_id: &document_id, profile: &profile, limits: &limits };
+        XmlMarker.mark(text.as_bytes(), Region { start: 0, end: text.len() }, &context)
+    };
+    assert_eq!(with(3).unwrap().candidates.len(), 3);
+    let publication_type = Some("act".to_string());
+    assert_eq!(with(2), Err(MarkError::TooMany { limit: 2, observed: 3, publication_type }));
+}
