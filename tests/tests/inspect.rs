@@ -423,3 +423,30 @@ fn answers_are_judged_by_the_policy_of_then() {
     let expected: Judged = (vec![], both, vec![]);
     assert_eq!(judged(&evidence, &chain()), expected);
 }
+
+/// Each gate that was passed must have been opened by somebody, whichever source says that it was passed.
+#[test]
+fn a_passed_gate_needs_its_approval_whoever_says_that_it_was_passed() {
+    let there = |gate: &str| format!("verify.approval.{gate}.there");
+    let asked = |facts: &Facts| -> BTreeSet<String> {
+        failing(facts).into_iter().filter(|name| name.ends_with(".there")).collect()
+    };
+    for (what, gates) in [
+        ("parked at cut", &[][..]),
+        ("parked at lifecycle", &["SG_cut_authz"]),
+        ("finished", &["SG_cut_authz", "SG_lifecycle_authz"]),
+        ("voided at lifecycle", &["SG_cut_authz", "SG_failure_escalation"]),
+        ("rehearsed", &[]),
+    ] {
+        let expected: BTreeSet<String> = gates.iter().map(|gate| there(gate)).collect();
+        let mut facts = at_rest(what);
+        facts.claims.approvals.clear();
+        assert_eq!(asked(&facts), expected, "{what}: by all");
+        let mut by_record = facts.clone();
+        by_record.database.evidence.effects.clear();
+        assert_eq!(asked(&by_record), expected, "{what}: by the record");
+        facts.claims.passed.clear();
+        (facts.claims.stage, facts.claims.enacted, facts.claims.voided) = (None, false, false);
+        assert_eq!(asked(&facts), expected, "{what}: by the rows");
+    }
+}

@@ -136,6 +136,7 @@ fn titles_at_their_bounds() {
 fn titles_are_named_without_their_markup() {
     for (title, want) in [
         ("_private names", "h-private-names"),
+        ("_1. no number", "h-1-no-number"),
         (":mod:`os` and :ref:`more <target>`", "h-os-and-more"),
         ("a :not a role: `x`", "h-a-not-a-role-x"),
         ("`Text <https://e.org>`__ there", "h-text-there"),

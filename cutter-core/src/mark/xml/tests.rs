@@ -225,6 +225,8 @@ fn what_no_number_names() {
         ("<num><![CDATA[7]]></num>", "sec-7"),
         ("<num>1</num><num>2</num>", "sec-1"),
         ("<content><num>9</num></content>", "sec"),
+        ("<num>1<i>a</i></num>", "sec-1a"),
+        ("<heading><i>Sh</i>ort ti<b>tle</b>s</heading>", "h-short-titles"),
         ("<num>4<authorialNote><p>5</p></authorialNote></num>", "sec-4"),
     ] {
         assert_eq!(act_names(&section(inside)), ["front", want], "{inside}");
