@@ -13,8 +13,10 @@ use crate::port::cut_request::StagingRecord;
 
 const RUN: &str = "ictr-20260520T101112Z-0196ed9a-1c00-7000-8000-000000000001";
 
+type Staged = (StagingRecord, Option<(Digest, u64)>);
+
 /// A life with a mark that was rejected, to the day on which the bytes went.
-fn life() -> (CutRequest, Vec<Transition>, Vec<(StagingRecord, Option<(Digest, u64)>)>) {
+fn life() -> (CutRequest, Vec<Transition>, Vec<Staged>) {
     let digest = |text: &str| Digest::of(text.as_bytes());
     let mark = |n: u32| {
         let (id, digest) = (uuid(u64::from(n)), digest(&format!("mark {n}")));
@@ -84,11 +86,7 @@ fn life() -> (CutRequest, Vec<Transition>, Vec<(StagingRecord, Option<(Digest, u
 }
 
 /// The checks that fail, with what was observed.
-fn wrong(
-    request: &CutRequest,
-    timeline: &[Transition],
-    staged: &[(StagingRecord, Option<(Digest, u64)>)],
-) -> Vec<(String, String)> {
+fn wrong(request: &CutRequest, timeline: &[Transition], staged: &[Staged]) -> Vec<(String, String)> {
     let checks = rebuilt(request, timeline, staged);
     assert_eq!(checks.len(), 4);
     checks.into_iter().filter(|c| !c.ok).map(|c| (c.invariant, c.observed)).collect()
@@ -157,7 +155,7 @@ fn a_timeline_goes_by_legal_moves_from_one_to_the_next() {
 #[test]
 fn staged_bytes_are_those_of_their_records() {
     let (request, timeline, staged) = life();
-    let says = |staged: &[(StagingRecord, Option<(Digest, u64)>)], what: &str| {
+    let says = |staged: &[Staged], what: &str| {
         let found = wrong(&request, &timeline, staged);
         assert!(
             matches!(&found[..], [(id, observed)] if id == "request.staged_bytes" && observed.contains(what)),
