@@ -19,6 +19,8 @@ mod manifest;
 mod model;
 mod next;
 mod rebuild;
+#[cfg(test)]
+mod rebuild_tests;
 mod run_text;
 #[cfg(test)]
 mod tests;

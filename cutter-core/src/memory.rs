@@ -37,6 +37,7 @@ mod knowledge_base;
 mod observe;
 mod policy;
 mod rows;
+mod run_rows;
 mod run_store;
 mod signer;
 mod snapshot;

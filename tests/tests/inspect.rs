@@ -6,16 +6,21 @@ use std::collections::BTreeSet;
 
 use cutter_core::canonical::{Appended, Settled};
 use cutter_core::digest::Digest;
-use cutter_core::driver::{Outcome, Ports};
+use cutter_core::driver::{Outcome, Ports, policy_of};
 use cutter_core::inspect::recover::unknown_to;
-use cutter_core::inspect::verify::Found;
+use cutter_core::inspect::verify::{self, Approvals, Found, Taken};
 use cutter_core::inspect::{Summary, why};
+use cutter_core::policy::{self, Chain};
+use cutter_core::port::database::{RunEvidence, StoredApproval};
+use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::run_store::LockHolder;
 use cutter_core::port::signer::SignatureFacts;
-use cutter_core::sidecar::{Sidecar, TransitionRecord};
+use cutter_core::sidecar::{Mode, Sidecar, TransitionRecord};
 use cutter_tests::Scenario;
 use cutter_tests::look::{Facts, gather, judge};
+use cutter_tests::refusal::Gate;
 use futures_executor::block_on;
+use jiff::SignedDuration;
 
 fn failing(facts: &Facts) -> BTreeSet<String> {
     judge(facts, &[]).into_iter().filter(|c| !c.ok).map(|c| c.invariant).collect()
@@ -203,4 +208,245 @@ fn why_and_summary_say_what_is_missing_at_every_rest() {
     let answer = why(&driven.sidecar, None, None);
     assert!(answer.condition.contains("signed word"), "{answer:?}");
     assert!(answer.next.last().unwrap().contains("orchestrate resume"), "{answer:?}");
+}
+
+/// A run at rest, with everything that a checker reads of it.
+fn at_rest(what: &str) -> Facts {
+    let scenario = Scenario::new(10);
+    let gate = if what.ends_with("lifecycle") { Gate::Lifecycle } else { Gate::Cut };
+    let run_id = match what {
+        "finished" => scenario.whole_run().unwrap().sidecar.run_id,
+        "rehearsed" => scenario.cut_mode(&scenario.ports(), Mode::Dryrun).unwrap().sidecar.run_id,
+        _ => {
+            let (run_id, ask) = scenario.parked(gate);
+            if what.starts_with("voided") {
+                scenario.void_signed(&run_id);
+            } else if what.starts_with("refused") {
+                scenario.sign(&ask, ReviewVerdict::Reject);
+                scenario.resumed(&run_id);
+            } else if what.starts_with("stopped") {
+                scenario.stop(&run_id, "under review").unwrap();
+            }
+            run_id
+        }
+    };
+    let mut facts = gather(&scenario.ports(), &scenario.stored(&run_id));
+    // on the model's clock all of a void happens at once: `rows` has one where time passes
+    let has_times = !what.starts_with("voided");
+    facts.database.rows = has_times.then(|| scenario.world.run_rows(&run_id));
+    facts
+}
+
+const RESTS: [&str; 10] = [
+    "parked at cut",
+    "stopped at cut",
+    "refused at cut",
+    "voided at cut",
+    "parked at lifecycle",
+    "stopped at lifecycle",
+    "refused at lifecycle",
+    "voided at lifecycle",
+    "finished",
+    "rehearsed",
+];
+
+/// Each rest asks for what must be there by then, and for no more.
+#[test]
+fn what_is_checked_at_each_rest_is_told_and_holds() {
+    let mut told = String::new();
+    for what in RESTS {
+        let facts = at_rest(what);
+        let checks = judge(&facts, &[]);
+        let wrong: Vec<_> = checks.iter().filter(|check| !check.ok).collect();
+        assert!(wrong.is_empty(), "{what}: {wrong:#?}");
+        let names: BTreeSet<&str> = checks.iter().map(|check| check.invariant.as_str()).collect();
+        // what is named by a date is told by its kind
+        let names = names.iter().map(|name| name.split("-202").next().unwrap_or(name));
+        told += &format!("{what}\n{}", names.map(|name| format!("    {name}\n")).collect::<String>());
+    }
+    holds("verify_checks.txt", &told);
+}
+
+fn holds(name: &str, observed: &str) {
+    let path = std::path::PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name);
+    if std::env::var_os("SNAPSHOTS").is_some_and(|what| what == "overwrite") {
+        std::fs::write(&path, observed).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap();
+    for (observed, expected) in observed.lines().zip(expected.lines()) {
+        assert_eq!(observed, expected, "SNAPSHOTS=overwrite writes {} anew", path.display());
+    }
+    assert_eq!(observed.lines().count(), expected.lines().count());
+}
+
+/// Of an answer that nobody here can judge it is said why, and it is neither good nor bad.
+#[test]
+fn an_answer_that_cannot_be_judged_here_is_not_checked() {
+    let clean = at_rest("finished");
+    let of = |code: &str, keys: &Approvals| {
+        let mut facts = clean.clone();
+        facts.approvals[0].signature =
+            Some(SignatureFacts::Bad { code: code.into(), detail: "since yesterday".into() });
+        let (checks, open) =
+            verify::approvals(&facts.claims, &facts.approvals, &facts.database.evidence, keys);
+        (checks.iter().filter(|c| !c.ok).count(), open.iter().map(|o| o.item.clone()).collect::<Vec<_>>())
+    };
+    let item = vec!["verify.approval.SG_cut_authz.1.signature".to_owned()];
+    let keys = |has_keys, undated| Approvals { brought: Vec::new(), has_keys, undated };
+    for (code, keys, failed, open) in [
+        ("unknown_key", keys(false, false), 0, &item),
+        ("unknown_key", keys(true, false), 1, &Vec::new()),
+        ("expired_key", keys(true, true), 0, &item),
+        ("signature_expired", keys(true, true), 0, &item),
+        ("expired_key", keys(true, false), 1, &Vec::new()),
+        ("bad_signature", keys(false, true), 1, &Vec::new()),
+    ] {
+        assert_eq!(of(code, &keys), (failed, open.clone()), "{code}");
+    }
+    // the creator is known from the run's record alone
+    let mut facts = clean.clone();
+    facts.claims.creator = None;
+    let (_, open) =
+        verify::approvals(&facts.claims, &facts.approvals, &facts.database.evidence, &keys(true, false));
+    assert_eq!(open.len(), 2);
+    assert!(open.iter().all(|o| o.item.ends_with(".not_the_creator")), "{open:?}");
+}
+
+/// Keys that were brought along are the only ones that count.
+#[test]
+fn answers_are_judged_by_the_keys_that_were_brought_along() {
+    let facts = at_rest("finished");
+    let own = facts.approvals[0].record.fingerprint.clone();
+    let failed = |facts: &Facts, keys: &[String]| -> BTreeSet<String> {
+        judge(facts, keys).into_iter().filter(|c| !c.ok).map(|c| c.invariant).collect()
+    };
+    assert_eq!(failed(&facts, &[own.to_lowercase()]), BTreeSet::new());
+    let gates = ["SG_cut_authz", "SG_lifecycle_authz"];
+    let named = |what: &str| gates.map(|gate| format!("verify.approval.{gate}.1.{what}")).into();
+    assert_eq!(failed(&facts, &["0".repeat(40)]), named("signer_brought"));
+    // without any policy they are the policy
+    let mut nobody = facts.clone();
+    nobody.claims.policy.approvers.clear();
+    assert_eq!(failed(&nobody, &[own]), BTreeSet::new());
+    assert_eq!(failed(&nobody, &[]), named("signer_pinned"));
+}
+
+/// What each approval says of itself must be what the run recorded of it.
+#[test]
+fn each_field_of_an_answer_is_compared() {
+    let clean = at_rest("finished");
+    for name in ["decision", "run_id", "document_id", "gate", "actor", "request_sha256"] {
+        let mut facts = clean.clone();
+        if let Some(SignatureFacts::Good { text, .. }) = &mut facts.approvals[0].signature {
+            *text = text.replacen(&format!("\n{name}: "), &format!("\n{name}: x"), 1);
+        }
+        let expected = format!("verify.approval.SG_cut_authz.1.{name}");
+        assert!(failing(&facts).contains(&expected), "{name}: {:?}", failing(&facts));
+    }
+    let said = verify::allowed(&clean.approvals, &judge(&clean, &[]));
+    let of =
+        |a: &verify::Allowed| (a.gate.clone(), a.decision.clone(), a.actor.clone(), a.signed_at.is_some());
+    let by = |gate: &str| (gate.to_owned(), "approve".to_owned(), "ada".to_owned(), true);
+    assert_eq!(said.iter().map(of).collect::<Vec<_>>(), [by("SG_cut_authz"), by("SG_lifecycle_authz")]);
+    let mut spoilt = clean.clone();
+    spoilt.approvals[0].found = Found::Absent;
+    let said = verify::allowed(&spoilt.approvals, &judge(&spoilt, &[]));
+    assert_eq!(said.iter().map(of).collect::<Vec<_>>(), [by("SG_lifecycle_authz")]);
+}
+
+/// Whoever answered is judged by the policy that stood when the database took the answer.
+#[test]
+fn answers_are_judged_by_the_policy_of_then() {
+    let scenario = Scenario::new(11);
+    scenario.world.advance(60_000);
+    let driven = scenario.whole_run().unwrap();
+    let ports = scenario.ports();
+    let facts = gather(&ports, &driven.sidecar);
+    let chain = || block_on(policy_of(ports.reader.as_ref(), ports.signatures.as_ref())).unwrap();
+    let mut evidence = facts.database.evidence.clone();
+    let taken = scenario.world.now();
+    evidence.approvals.iter_mut().for_each(|a| a.recorded_at = Some(taken));
+    let stood = |evidence: &RunEvidence, chain: &Chain| {
+        let checks = verify::consumed_standing(chain, evidence);
+        (checks.iter().filter(|c| c.ok).count(), checks.iter().filter(|c| !c.ok).count())
+    };
+    assert_eq!(stood(&evidence, &chain()), (2, 0));
+    type Change = fn(&mut StoredApproval);
+    let spoilt: [(Change, (usize, usize)); 6] = [
+        (|a| a.actor = "mallory".into(), (1, 1)),
+        (|a| a.fingerprint = "0".repeat(40), (1, 1)),
+        (|a| a.fingerprint.clear(), (1, 0)),
+        (|a| a.used_by = None, (1, 0)),
+        (|a| a.recorded_at = None, (1, 0)),
+        (|a| a.recorded_at = Some(jiff::Timestamp::UNIX_EPOCH), (1, 0)),
+    ];
+    for (n, (spoil, expected)) in spoilt.into_iter().enumerate() {
+        let mut evidence = evidence.clone();
+        spoil(&mut evidence.approvals[0]);
+        assert_eq!(stood(&evidence, &chain()), expected, "{n}");
+    }
+    let id = |gate: &str| format!("verify.approval.{gate}.1.key_stood");
+    let judged = |evidence: &RunEvidence, chain: &Chain| {
+        let (checks, open) = verify::standing(chain, Some(&Taken::of(evidence, &[])), &facts.approvals);
+        let names = |ok: bool| checks.iter().filter(|c| c.ok == ok).map(|c| c.invariant.clone()).collect();
+        (names(true), names(false), open.into_iter().map(|o| o.item).collect())
+    };
+    type Judged = (Vec<String>, Vec<String>, Vec<String>);
+    let both = vec![id("SG_cut_authz"), id("SG_lifecycle_authz")];
+    let expected: Judged = (both.clone(), vec![], vec![]);
+    assert_eq!(judged(&evidence, &chain()), expected);
+    // without the database nothing dates an answer, nor where it did not keep the time
+    let (checks, open) = verify::standing(&chain(), None, &facts.approvals);
+    assert_eq!((checks.len(), open.len()), (0, 2));
+    let mut undated = evidence.clone();
+    undated.approvals.iter_mut().for_each(|a| a.recorded_at = None);
+    let expected: Judged = (vec![], vec![], both.clone());
+    assert_eq!(judged(&undated, &chain()), expected);
+    // a key that somebody else has had since before is no longer believed; one since later is
+    let fingerprint = facts.approvals[0].record.fingerprint.clone();
+    scenario.world.advance(60_000);
+    let later = taken + SignedDuration::from_secs(1);
+    scenario.change_policy(vec![policy::Change::KeyCompromised {
+        since: later,
+        fingerprint: fingerprint.clone(),
+    }]);
+    assert_eq!(stood(&evidence, &chain()), (2, 0));
+    let (_, open) = verify::standing(&chain(), Some(&Taken::of(&undated, &[])), &facts.approvals);
+    assert!(
+        open.iter().all(|o| o.why.contains("is compromised since") && !o.to_check.is_empty()),
+        "{open:?}"
+    );
+    for answer in &mut evidence.approvals {
+        answer.recorded_at = Some(later);
+    }
+    assert_eq!(stood(&evidence, &chain()), (0, 2));
+    let expected: Judged = (vec![], both, vec![]);
+    assert_eq!(judged(&evidence, &chain()), expected);
+}
+
+/// Each gate that was passed must have been opened by somebody, whichever source says that it was passed.
+#[test]
+fn a_passed_gate_needs_its_approval_whoever_says_that_it_was_passed() {
+    let there = |gate: &str| format!("verify.approval.{gate}.there");
+    let asked = |facts: &Facts| -> BTreeSet<String> {
+        failing(facts).into_iter().filter(|name| name.ends_with(".there")).collect()
+    };
+    for (what, gates) in [
+        ("parked at cut", &[][..]),
+        ("parked at lifecycle", &["SG_cut_authz"]),
+        ("finished", &["SG_cut_authz", "SG_lifecycle_authz"]),
+        ("voided at lifecycle", &["SG_cut_authz", "SG_failure_escalation"]),
+        ("rehearsed", &[]),
+    ] {
+        let expected: BTreeSet<String> = gates.iter().map(|gate| there(gate)).collect();
+        let mut facts = at_rest(what);
+        facts.claims.approvals.clear();
+        assert_eq!(asked(&facts), expected, "{what}: by all");
+        let mut by_record = facts.clone();
+        by_record.database.evidence.effects.clear();
+        assert_eq!(asked(&by_record), expected, "{what}: by the record");
+        facts.claims.passed.clear();
+        (facts.claims.stage, facts.claims.enacted, facts.claims.voided) = (None, false, false);
+        assert_eq!(asked(&facts), expected, "{what}: by the rows");
+    }
 }

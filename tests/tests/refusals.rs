@@ -19,6 +19,8 @@ mod drift;
 mod gates;
 #[path = "refusals/interleavings.rs"]
 mod interleavings;
+#[path = "refusals/late.rs"]
+mod late;
 #[path = "refusals/minds.rs"]
 mod minds;
 #[path = "refusals/policy.rs"]

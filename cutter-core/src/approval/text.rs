@@ -320,6 +320,21 @@ mod tests {
     }
 
     #[test]
+    fn faults_name_their_line_and_sizes_are_held_at_their_bound() {
+        let of = |text: &str| scan(text).1;
+        assert_eq!(of("a: 1\nb: 2\na: 3"), [ApprovalParseError::Duplicate { line: 3, key: "a".into() }]);
+        assert_eq!(of("a: 1\nx\u{200b}\n"), [ApprovalParseError::Invisible { line: 2, code: 0x200b }]);
+        assert_eq!(of("a: 1\ttabs\tare seen\r\n"), []);
+        let full = "x".repeat(APPROVAL_MAX_BYTES);
+        assert_eq!(of(&full), []);
+        let bytes = APPROVAL_MAX_BYTES + 1;
+        assert_eq!(of(&format!("{full}x")), [ApprovalParseError::TooLong { bytes }]);
+        let fields = scan("a:  1 \t\nB: 2\nno field\nc:3\n").0;
+        let read: Vec<(&str, &str)> = fields.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        assert_eq!(read, [("a", "1"), ("c", "3")]);
+    }
+
+    #[test]
     fn a_refusal_says_that_it_allows_nothing() {
         let ask = AuthorizationFacts::example().ask;
         for verdict in [ReviewVerdict::Defer, ReviewVerdict::Reject] {

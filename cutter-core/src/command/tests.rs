@@ -209,3 +209,27 @@ proptest! {
         prop_assert_eq!(Settlement::parse(&text).unwrap(), settlement);
     }
 }
+
+#[test]
+fn a_command_is_taken_at_its_bounds_and_not_beyond() {
+    let key = |n: usize| CommandKey::new(&"k".repeat(n)).is_ok();
+    let kind = |n: usize| CommandKind::new(&"k".repeat(n)).is_ok();
+    assert_eq!(
+        [key(0), key(1), key(COMMAND_KEY_MAX_BYTES), key(COMMAND_KEY_MAX_BYTES + 1)],
+        [false, true, true, false]
+    );
+    assert_eq!(
+        [kind(0), kind(1), kind(COMMAND_KIND_MAX_BYTES), kind(COMMAND_KIND_MAX_BYTES + 1)],
+        [false, true, true, false]
+    );
+    // with a body of exactly so many bytes, and of one more
+    let with = |n: usize| Command::new("k", "k", &"x".repeat(n));
+    let around = with(0).unwrap().body().len();
+    assert!(with(COMMAND_BODY_MAX_BYTES - around).is_ok());
+    assert!(matches!(with(COMMAND_BODY_MAX_BYTES - around + 1), Err(InvalidCommand::TooLong { .. })));
+    // what PostgreSQL cannot store stands nowhere in a payload
+    for payload in [json!("a\0"), json!(["a", ["\0"]]), json!({ "a\0": 1 }), json!({ "a": { "b": "\0" } })] {
+        assert!(matches!(Command::new("k", "k", &payload), Err(InvalidCommand::Nul { .. })), "{payload}");
+    }
+    assert!(Command::new("k", "k", &json!({ "a": [null, true, 1, "\\0"] })).is_ok());
+}

@@ -390,3 +390,37 @@ proptest! {
         }
     }
 }
+
+/// The tree that people read: what differs, below the units that hold it, and all of it.
+#[test]
+fn an_outline_looks_like_this() {
+    let chapter = |n: u32, title: &str, articles: &[(u32, u32)]| {
+        let mut units = vec![unit(&format!("ch-{n}"), &format!("Chapter {n}"), title)];
+        let article =
+            |(a, text): &(u32, u32)| unit(&format!("ch-{n}/art-{a}"), &format!("Art. {a}"), &body(*text));
+        units.extend(articles.iter().map(article));
+        units
+    };
+    let old = [
+        chapter(1, "King", &[(1, 1), (2, 2), (3, 3)]),
+        chapter(2, "Court", &[(4, 4), (5, 5)]),
+        chapter(3, "Bank", &[(6, 6), (7, 7)]),
+        chapter(4, "End", &[(8, 8)]),
+    ]
+    .concat();
+    let mut new = [
+        chapter(1, "King", &[(1, 1), (2, 20), (3, 3), (4, 40)]),
+        chapter(2, "Court", &[(5, 4), (6, 5)]),
+        chapter(4, "Bank", &[(7, 6), (8, 7)]),
+    ]
+    .concat();
+    new[3].2.push_str(" and some words more");
+    let (a, b) = (Version::of(old), Version::of(new));
+    let (a, b) = (a.facts(), b.facts());
+    let comparison = Comparison::between(&a, &b);
+    let told = |all: bool| {
+        let lines = Outline::of(&comparison, all).lines;
+        lines.iter().map(|line| format!("{} {}\n", line.depth, line.text())).collect::<String>()
+    };
+    insta::assert_snapshot!("outline", format!("{}\nall\n{}", told(false), told(true)));
+}

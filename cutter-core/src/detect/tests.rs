@@ -62,3 +62,79 @@ fn xml_says_by_its_root_what_it_is() {
         assert_eq!(detect(text).profile, "markdown", "{text}");
     }
 }
+
+/// A law in German, with as many of its own lines as wanted.
+const LAW: &str = "## § 1 Zweck\n\nDas Gesetz regelt die Rechte der Bürger und den Schutz.\n\n## § 2 Ziel\n\nDer Zweck ist das Ziel.\n";
+
+#[test]
+fn only_a_profile_of_another_language_is_a_rival() {
+    let german = Profile::built_in("de").unwrap();
+    let mut twin = german.clone();
+    twin.name = "twin".into();
+    let markdown = Profile::built_in("markdown").unwrap();
+    let with = |twin: Profile| {
+        Profiles::new(alloc::vec![markdown.clone(), german.clone(), twin]).detect(LAW.as_bytes())
+    };
+    let related = with(twin.clone());
+    assert_eq!((related.profile.as_str(), related.runner_up()), ("de", Some("twin")));
+    assert!(!related.evidence.iter().any(|line| line.contains("twin")), "{:?}", related.evidence);
+    twin.languages = alloc::vec!["xx".into()];
+    let rival = with(twin);
+    assert_eq!((rival.profile.as_str(), rival.confidence), ("de", Confidence::Low));
+    assert_eq!(rival.evidence[2], "twin is nearly as likely");
+    assert!(rival.evidence[1].starts_with("next: twin: 2 lines begin with an article, 0 with a division"));
+}
+
+#[test]
+fn little_evidence_is_said() {
+    let last = |text: &str| {
+        let found = detect(text);
+        (found.confidence, found.evidence.last().cloned().unwrap_or_default())
+    };
+    // a single heading is next to none, two are some
+    let (confidence, why) = last("# One\n\ntext\n");
+    assert_eq!((confidence, why.as_str()), (Confidence::Low, "the text has next to no headings"));
+    assert_eq!(last("# One\n\ntext\n\n## Two\n\ntext\n").0, Confidence::High);
+    let (confidence, why) = last(&LAW.replace("## § ", ""));
+    assert_eq!(confidence, Confidence::Low);
+    assert_eq!(why, "no line begins with an article: chosen by the language alone");
+    assert_eq!(last(LAW).0, Confidence::High);
+}
+
+/// A profile that knows one word, and a text in which so many of a thousand words are that one.
+#[test]
+fn less_than_forty_per_mille_of_a_language_is_none_of_it() {
+    let mut own = Profile::built_in("de").unwrap();
+    own.detection.words = alloc::vec!["qqq".into()];
+    (own.detection.letters, own.detection.lines) = (String::new(), Vec::new());
+    let profiles = Profiles::new(alloc::vec![Profile::built_in("markdown").unwrap(), own]);
+    for (known, counts) in [(39, false), (40, true)] {
+        let words: Vec<&str> = (0..1000).map(|n| if n < known { "qqq" } else { "w" }).collect();
+        let found = profiles.detect(words.join(" ").as_bytes());
+        let score = found.ranking.iter().find(|score| score.profile == "de");
+        assert_eq!(score.is_some(), counts, "{known}: {:?}", found.ranking);
+        assert!(score.is_none_or(|score| score.language == 40));
+    }
+}
+
+#[test]
+fn underlined_titles_are_counted_by_marks_that_markdown_does_not_know() {
+    let divisions = |text: &str| {
+        let found = detect(&alloc::format!("{text}\n\nThe text is in the language of the rst profile.\n"));
+        found.ranking.iter().find(|score| score.profile == "rst").map_or(0, |score| score.divisions)
+    };
+    for (text, want) in [
+        ("Title\n~~~~~", 1),
+        ("Title\n~~~~~~~~~\n\nOther\n^^^^^", 2),
+        ("Titel\n~~~~", 0),
+        ("Tit\n~~~", 0),
+        ("Four\n~~~~", 1),
+        (" Title\n~~~~~~", 0),
+        ("\n~~~~~~", 0),
+        ("Title\n=====", 0),
+        ("Title\n~~~^~", 0),
+        ("Tïtle  \n\"\"\"\"\"  ", 1),
+    ] {
+        assert_eq!(divisions(text), want, "{text:?}");
+    }
+}

@@ -102,6 +102,11 @@ impl Run<'_> {
             deadline_ms: self.cap_left(Phase::Backup)?,
         };
         let epoch = self.fence.as_ref().map_or(0, |f| f.epoch);
+        if self.fence.is_none() {
+            // no epoch tells a rehearsal's attempts apart: what a lost one left goes first
+            let discarded = self.ports.backup_target.discard_unrecorded(&request.run_id, None).await;
+            discarded.map_err(|e| self.halt(e))?;
+        }
         let mut stream = self.ports.backup_source.open(&request).await.map_err(|e| self.halt(e))?;
         let begun = self.ports.backup_target.begin(&request.run_id, epoch).await;
         let mut sink = begun.map_err(|e| self.halt(e))?;

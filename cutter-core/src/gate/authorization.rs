@@ -77,6 +77,7 @@ pub const INVARIANTS: &[Invariant] = &[
     invariant("approval.base_state_sha", G, "base_state_sha is as asked", "D14, PROTOCOL §7"),
     invariant("approval.settings_sha256", G, "settings_sha256 is as asked", "DESIGN D37"),
     invariant("approval.policy_head", G, "policy_head is as asked", "DESIGN D37"),
+    invariant("approval.approvals_needed", G, "approvals_needed is as asked", "TRUST §2"),
     invariant("approval.change_set_id", G, "change_set_id is as asked", "PROTOCOL §2 SG2"),
     invariant("approval.review_decision_id", G, "review_decision_id is as asked", "spec 1 §3 SG_2"),
     invariant("approval.unit_count", G, "unit_count is as asked", "PROTOCOL §2 SG2"),

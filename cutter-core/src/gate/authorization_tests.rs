@@ -198,3 +198,125 @@ fn each_type_has_its_minimum_and_no_other_type_exists() {
         assert!(failed(&facts).contains(&"approval.ask_complete".to_owned()), "{key}");
     }
 }
+
+/// A refusal of the example, changed further.
+fn refusal(change: impl FnOnce(&mut AuthorizationFacts)) -> AuthorizationFacts {
+    let mut facts = rewritten("decision: approve", "decision: reject");
+    change(&mut facts);
+    facts
+}
+
+type Change = fn(&mut AuthorizationFacts);
+
+#[test]
+fn a_refusal_counts_where_an_approval_no_longer_would() {
+    let excused: [(&str, Change); 9] = [
+        ("approval.within_validity", |f| {
+            f.policy.valid_hours = Some(2);
+            f.requested_at = None;
+        }),
+        ("approval.unedited", |f| f.edited_after_validation = true),
+        ("approval.request_unedited", |f| f.request_sha256_live = None),
+        ("approval.not_creator", |f| f.creator_actor = "sovereign".into()),
+        ("approval.not_creator", |f| f.creator_fingerprint.clone_from(&f.policy.approvers[0].fingerprint)),
+        ("approval.expected_actor", |f| f.ask.expected_actor = Some("another".into())),
+        ("approval.ask_complete", |f| drop(f.ask.required.remove(field::ROWS_DIGEST))),
+        ("approval.ask_complete", |f| drop(f.ask.required.remove(field::SETTINGS_SHA256))),
+        ("approval.not_expired", |f| {
+            if let SignatureFacts::Good { text, .. } = &mut f.signature {
+                *text = text.replace("expires: never", "expires: 2020-01-01T00:00:00Z");
+            }
+        }),
+    ];
+    for (id, change) in excused {
+        assert_eq!(failed(&changed(change)), [id]);
+        assert_eq!(failed(&refusal(change)), Vec::<String>::new(), "{id}");
+    }
+    // who began the run may refuse it, with the key that it was begun with and under that name
+    let by_creator = |f: &mut AuthorizationFacts| {
+        f.policy.approvers.clear();
+        f.creator_actor = "sovereign".into();
+        f.creator_fingerprint = "AAAA BBBB CCCC DDDD EEEE FFFF 0000 1111 2222 3333".into();
+    };
+    assert_eq!(failed(&refusal(by_creator)), Vec::<String>::new());
+    assert!(failed(&changed(by_creator)).contains(&"approval.signer_pinned".to_owned()));
+}
+
+#[test]
+fn a_refusal_is_held_to_the_rest() {
+    let held: [(&str, Change); 6] = [
+        ("approval.single_use", |f| f.used_before = true),
+        ("approval.signer_pinned", |f| f.policy.approvers.clear()),
+        ("approval.actor_matches_key", |f| f.policy.approvers[0].actor = "another".into()),
+        ("approval.ask_complete", |f| drop(f.ask.required.remove(field::NONCE))),
+        ("approval.signature", |f| f.now = Timestamp::UNIX_EPOCH),
+        ("approval.signature", |f| {
+            f.policy.signature = SignaturePolicy::Optional;
+            if let SignatureFacts::Good { text, .. } = f.signature.clone() {
+                f.signature = SignatureFacts::Unsigned { text };
+            }
+        }),
+    ];
+    for (id, change) in held {
+        assert!(failed(&refusal(change)).contains(&id.to_owned()), "{id}");
+    }
+}
+
+#[test]
+fn times_are_judged_to_the_second_at_their_bounds() {
+    let seconds = jiff::SignedDuration::from_secs;
+    let valid = |age: i64| {
+        changed(|f| {
+            f.policy.valid_hours = Some(2);
+            f.requested_at = Some(f.now - seconds(age));
+        })
+    };
+    for (age, fits) in [(0, true), (7199, true), (7200, false), (-1, true), (-3600, false)] {
+        assert_eq!(failed(&valid(age)).is_empty(), fits, "{age} s old");
+    }
+    let now = AuthorizationFacts::example().now;
+    for (left, fits) in [(-1, false), (0, false), (1, true)] {
+        let facts = rewritten("expires: never", &std::format!("expires: {}", now + seconds(left)));
+        assert_eq!(failed(&facts).is_empty(), fits, "{left} s left");
+    }
+    for (late, fits) in [(-1, true), (0, true), (1, false)] {
+        let facts = changed(|f| {
+            if let SignatureFacts::Good { signed_at, .. } = &mut f.signature {
+                *signed_at = f.now + seconds(late);
+            }
+        });
+        assert_eq!(failed(&facts).is_empty(), fits, "signed {late} s after now");
+    }
+}
+
+#[test]
+fn where_several_must_approve_any_of_them_may() {
+    for (needed, fits) in [(1, false), (2, true)] {
+        let facts = changed(|f| {
+            f.policy.needed = needed;
+            f.ask.expected_actor = Some("another".into());
+        });
+        assert_eq!(failed(&facts).is_empty(), fits, "{needed}");
+    }
+}
+
+#[test]
+fn an_answer_lasts_as_long_as_its_ask_is_plain_and_of_a_gate() {
+    let asks: [Change; 4] = [
+        |f| f.ask.occurrence = 0,
+        |f| f.ask.gate = "anywhere".into(),
+        |f| drop(f.ask.required.insert("seal".into(), " 12".into())),
+        |f| drop(f.ask.required.insert("seal".into(), "1\u{202e}2".into())),
+    ];
+    for change in asks {
+        assert!(failed(&changed(change)).contains(&"approval.ask_complete".to_owned()));
+    }
+    let bad = changed(|f| {
+        f.signature = SignatureFacts::Bad { code: "bad_signature".into(), detail: "x".into() };
+    });
+    for id in ["approval.signature", "approval.well_formed", "approval.decision", "approval.signer_pinned"] {
+        assert!(failed(&bad).contains(&id.to_owned()), "{id}");
+    }
+    let undated = rewritten("\nsigned_at: ", "\nwritten_at: ");
+    assert!(failed(&undated).contains(&"approval.well_formed".to_owned()));
+}

@@ -188,3 +188,50 @@ fn strip_attributes(raw: &str) -> &str {
         _ => raw,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_span_is_widened_to_the_end_of_its_line() {
+        let text = "ab\ncd\r\nef\rgh";
+        for (span, want) in [
+            (0..1, 0..3),
+            (0..2, 0..3),
+            (0..3, 0..3),
+            (3..4, 3..7),
+            (3..6, 3..7),
+            (3..7, 3..7),
+            (7..8, 7..10),
+            (7..10, 7..10),
+            (10..11, 10..12),
+        ] {
+            assert_eq!(whole_lines(text, span.clone()), want, "{span:?}");
+        }
+    }
+
+    #[test]
+    fn a_title_is_plain_text() {
+        for (raw, want) in [
+            ("14<sup>1</sup> x", "14¹ x"),
+            ("14<SUP>90</SUP>", "14⁹⁰"),
+            ("14<sup>a1</sup>", "14a1"),
+            ("14<sub>1</sub>", "141"),
+            ("a<br>b<br />c<BR/>d", "a b c d"),
+            ("a\nb*c*\nd", "a bc d"),
+            ("x ![a [b](c) d](e) y", "x y"),
+            ("`<b>` &amp; \\*", "<b> & *"),
+            ("T {#id}", "T"),
+            ("T {.class}", "T"),
+            ("T {:x}", "T"),
+            ("T {x}", "T {x}"),
+            ("T {#id} x", "T {#id} x"),
+            ("# not twice", "# not twice"),
+        ] {
+            assert_eq!(plain_title(raw), want, "{raw}");
+        }
+        let long = "w".repeat(MAX_TITLE_BYTES + 1);
+        assert_eq!(plain_title(&long).len(), MAX_TITLE_BYTES);
+    }
+}

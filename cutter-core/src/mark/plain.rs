@@ -278,7 +278,7 @@ fn sort(line: &str, page_top: bool) -> Sort {
 }
 
 /// `Fielding & Reschke   Standards Track   [Page 12]`.
-fn is_footer(line: &str) -> bool {
+pub(super) fn is_footer(line: &str) -> bool {
     let inner = || {
         let inner = line.strip_suffix(']')?;
         inner.get(inner.rfind('[')? + 1..)

@@ -8,6 +8,7 @@ mod lists;
 mod lists_west;
 mod names;
 mod plain;
+mod readings;
 mod traps;
 mod underlined;
 

@@ -89,7 +89,7 @@ impl Tx<'_> {
         let mut promoted = Vec::new();
         if status != S::ReviewPending {
             promoted.push(write.entry_id);
-            self.move_entry(write.entry_id, S::ReviewPending, write.history_id, "swept", None)?;
+            self.move_entry(write.entry_id, S::ReviewPending, write.history_id, "sweep", None)?;
         }
         if self.tables.sweeps.contains_key(&write.sweep_id) {
             return Err(self.conflict(format!("sweep row {} exists", write.sweep_id)));

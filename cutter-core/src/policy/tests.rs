@@ -3,6 +3,7 @@
 use super::*;
 use crate::digest::Digest;
 use crate::id::mint_v7;
+use crate::limits::{PERSON_MAX_BYTES, POLICY_EVENT_MAX_BYTES};
 use crate::machine::run::GateId;
 use crate::port::CasOutcome;
 use crate::port::signer::SignatureFacts;
@@ -134,6 +135,83 @@ fn a_text_that_is_not_exactly_an_events_is_refused() {
     }
     let event = Event { why: "one\nchange: signature optional".into(), ..event };
     assert!(event.check().is_err());
+}
+
+#[test]
+fn a_change_is_read_at_its_bounds_and_not_beyond() {
+    let (sha, print, hex) = ("a".repeat(64), "A".repeat(40), "0a".repeat(32));
+    let long = "s".repeat(PERSON_MAX_BYTES);
+    for (good, bad) in [
+        ("answers_valid_hours 1", "answers_valid_hours 0"),
+        ("answers_valid_hours 4294967295", "answers_valid_hours 4294967296"),
+        ("answers_valid_hours unbounded", "answers_valid_hours"),
+        ("approvals_needed SG_cut_authz 1", "approvals_needed SG_cut_authz 0"),
+        ("approvals_needed SG_lifecycle_authz 2", "approvals_needed SG_failure_escalation 2"),
+        ("may_answer SG_failure_escalation sue", "may_answer IG_mark sue"),
+        ("may_answer SG_cut_authz sue", "may_answer SG_cut_authz"),
+        ("anyone_may_answer SG_cut_authz", "anyone_may_answer IG_mark"),
+        ("signature optional", "signature maybe"),
+        ("creator may_approve", "creator may"),
+        (
+            &alloc::format!("duty_key_registered executor {hex}"),
+            &alloc::format!("duty_key_registered other {hex}"),
+        ),
+        (
+            &alloc::format!("duty_key_rotated verifier {hex}"),
+            &alloc::format!("duty_key_rotated verifier {hex}0"),
+        ),
+        (
+            &alloc::format!("duty_key_rotated verifier {hex}"),
+            &alloc::format!("duty_key_rotated verifier {}", hex.to_uppercase()),
+        ),
+        (
+            &alloc::format!("approver_added openpgp {print} {sha} sue"),
+            &alloc::format!("approver_added openssh {print} {sha} sue"),
+        ),
+        (
+            &alloc::format!("key_added openpgp {print} {sha} sue"),
+            &alloc::format!("key_added openpgp {} {sha} sue", print.to_lowercase()),
+        ),
+        (
+            &alloc::format!("former_key openpgp {print} {sha} sue b"),
+            &alloc::format!("former_key openpgp {print} {print} sue b"),
+        ),
+        (
+            &alloc::format!("approver_added openpgp {}{} {sha} sue", print, "B".repeat(24)),
+            &alloc::format!("approver_added openpgp {print}B {sha} sue"),
+        ),
+        (
+            &alloc::format!("may_answer SG_cut_authz {long}"),
+            &alloc::format!("may_answer SG_cut_authz {long}s"),
+        ),
+        ("approver_retired 2026-05-20T10:11:12Z sue", "approver_retired yesterday sue"),
+        (
+            &alloc::format!("key_compromised 2026-05-20T10:11:12Z {print}"),
+            "key_compromised 2026-05-20T10:11:12Z sue",
+        ),
+        ("founded 0196ed9a-1c00-7000-8000-000000000001", "founded today"),
+        ("signature required", "unknown required"),
+    ] {
+        let read: Change = good.parse().unwrap_or_else(|error| panic!("{good}: {error}"));
+        assert_eq!(alloc::format!("{read}"), good, "written as it was read");
+        assert!(bad.parse::<Change>().is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn an_event_of_the_largest_size_is_read_and_one_byte_more_is_not() {
+    let of = |why: usize| Event {
+        seq: 2,
+        previous: Some(Digest::of(b"x")),
+        at: time(0),
+        why: "w".repeat(why),
+        changes: vec![added("sue")],
+    };
+    let around = of(1).text().trim_end().len() - 1;
+    for (size, fits) in [(POLICY_EVENT_MAX_BYTES, true), (POLICY_EVENT_MAX_BYTES + 1, false)] {
+        let text = of(size - around).text();
+        assert_eq!(Event::parse(text.trim_end()).is_ok(), fits, "{size}");
+    }
 }
 
 #[test]

@@ -275,3 +275,34 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn an_item_is_taken_at_its_bounds_and_not_beyond() {
+    let word = |n: usize| "k".repeat(n);
+    let new =
+        |key: usize, kind: usize, payload: usize| NewItem::new(word(key), word(kind), "p".repeat(payload));
+    assert!(new(KEY_MAX_BYTES, KIND_MAX_BYTES, PAYLOAD_MAX_BYTES).is_ok());
+    for (part, item) in [
+        ("key", new(KEY_MAX_BYTES + 1, 1, 1)),
+        ("key", new(0, 1, 1)),
+        ("kind", new(1, KIND_MAX_BYTES + 1, 1)),
+        ("kind", new(1, 0, 1)),
+        ("payload", new(1, 1, PAYLOAD_MAX_BYTES + 1)),
+    ] {
+        assert_eq!(item.unwrap_err().part, part);
+    }
+    let most = i32::MAX.unsigned_abs();
+    let policy = |change: &dyn Fn(&mut RetryPolicy)| {
+        let mut policy = RetryPolicy::work_item();
+        change(&mut policy);
+        new(1, 1, 1).unwrap().policy(policy).is_ok()
+    };
+    assert!(policy(&|p| (p.max_attempts, p.max_failures) = (most, 1)));
+    assert!(policy(&|p| (p.base_ms, p.cap_ms, p.jitter) = (most.into(), most.into(), 100)));
+    assert!(!policy(&|p| p.max_attempts = most + 1));
+    assert!(!policy(&|p| p.max_attempts = 0));
+    assert!(!policy(&|p| p.max_failures = 0));
+    assert!(!policy(&|p| p.base_ms = u64::from(most) + 1));
+    assert!(!policy(&|p| p.cap_ms = u64::from(most) + 1));
+    assert!(!policy(&|p| p.jitter = 101));
+}

@@ -410,3 +410,23 @@ proptest! {
         prop_assert_eq!(headings.len(), 6, "{:?}", headings);
     }
 }
+
+#[test]
+fn each_way_to_go_on_after_a_stop_is_told() {
+    use crate::approval::{DRIFT_ACK, STOP_RESUME, VOID};
+    let with = |code: &str, kinds: &[&str]| {
+        let asks = kinds.iter().map(|kind| ask(kind, GateId::FailureEscalation, &[field::RUN_ID])).collect();
+        let text = render_stop(&StopReport { code: code.into(), asks, ..stop() }).unwrap();
+        let (_, after) = text.split_once("## 2. How to go on\n").unwrap();
+        let told = after.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>().join("\n");
+        format!("{code} {kinds:?}\n{}\n", told.replace(RUN, "RUN"))
+    };
+    let told = [
+        with("STOP_KB_UPLOAD", &[VOID]),
+        with("STOP_SOVEREIGN", &[STOP_RESUME, VOID]),
+        with("STOP_DRIFT_grants", &[DRIFT_ACK, VOID]),
+        with("STOP_REFUSED", &[]),
+        with("failed_IG_mark", &[VOID]),
+    ];
+    insta::assert_snapshot!("ways_to_go_on", told.concat());
+}

@@ -103,4 +103,32 @@ mod tests {
         assert_eq!((tree.left_out, tree.text.lines().count()), (1, 2));
         assert_eq!(render(&units(&["D/a"]), 0, 99).text, "");
     }
+
+    #[test]
+    fn a_unit_without_a_section_type_shows_its_kind_alone() {
+        let mut units = units(&["D/a"]);
+        units[0].section_type.clear();
+        assert_eq!(render(&units, 1, 99).text, "- D/a  [article] 10 bytes\n");
+        // what would break the line or the block is on one line, and names are bounded
+        units[0].unit_kind = format!("{}\n", "k".repeat(60));
+        units[0].address = format!("D/{}", "a".repeat(150));
+        let text = render(&units, 1, 200).text;
+        assert_eq!((text.lines().count(), text.len() < 200), (1, true), "{text}");
+    }
+
+    #[test]
+    fn a_level_fits_up_to_the_last_line_and_is_indented_so_far() {
+        let all = ["D/a", "D/a/b", "D/a/b/c"];
+        assert_eq!(render(&units(&all), 3, 99).text.lines().last(), Some("    - c  [article body] 10 bytes"));
+        let cut = render(&units(&all), 2, 99);
+        assert_eq!(
+            (cut.left_out, cut.text.lines().last()),
+            (1, Some("  - b  [article body] 10 bytes, 1 more below"))
+        );
+        let deep: Vec<String> = (1..=14).map(|n| format!("D{}", "/a".repeat(n))).collect();
+        let deep: Vec<&str> = deep.iter().map(String::as_str).collect();
+        let text = render(&units(&deep), 20, 99).text;
+        let indent = |line: &str| line.len() - line.trim_start().len();
+        assert_eq!(text.lines().map(indent).max(), Some(24), "no deeper than twelve levels");
+    }
 }

@@ -38,8 +38,16 @@ fn no_program() -> (&'static str, &'static OsStr) {
 }
 
 /// What is no rule of the core: models and suites for tests, and what is computed before any run.
-const NO_RULES: &[&str] =
-    &["src/conformance", "src/memory", "src/crash", "/tests/", "tests.rs", "src/lib.rs", "_tests.rs"];
+const NO_RULES: &[&str] = &[
+    "src/conformance",
+    "src/memory",
+    "src/crash",
+    "/tests/",
+    "tests.rs",
+    "src/lib.rs",
+    "backlog/model.rs",
+    "cut_request/model.rs",
+];
 
 /// What chooses among the places while the tests run.
 const CHOOSER: &str = r#"//! Chooses a mutant by its number.

@@ -216,6 +216,9 @@ impl<'ast> Visit<'ast> for Finder<'_> {
     }
 
     fn visit_item_impl(&mut self, item: &'ast syn::ItemImpl) {
+        if is_test(&item.attrs) {
+            return;
+        }
         let name: String = self.source(&item.self_ty).split_whitespace().collect();
         self.names.push(name);
         visit::visit_item_impl(self, item);
@@ -356,6 +359,8 @@ impl Rule {
 }
 #[cfg(test)]
 mod tests { fn t() { assert!(1 == 1); } }
+#[cfg(any(test, feature = \"memory\"))]
+impl Rule { fn example() -> bool { 1 == 1 } }
 ";
 
     #[test]

@@ -110,3 +110,21 @@ fn edited_after_the_write_committed_it_is_put_back_before_the_run_goes_further()
         s.finish(&run_id);
     }
 }
+
+#[test]
+fn a_filed_document_that_was_changed_stops_the_run_before_an_approval_is_spent() {
+    for gate in Gate::ALL {
+        let s = Scenario::new(26);
+        let (run_id, ask) = s.parked(gate);
+        s.sign(&ask, ReviewVerdict::Approve);
+        let filed = s.stored(&run_id).documents[1].path.clone();
+        let whole = s.world.document(&filed).unwrap().bytes;
+        s.world.file(&filed, b"edited\n");
+        let driven = s.resumed(&run_id);
+        let says = [filed.as_str(), "kb restore --run-id"];
+        s.assert_stopped(&driven, "STOP_KB_CONFLICT", "stopped_kb_conflict", gate.awaiting(), &says);
+        assert_eq!(s.rows_of("approval_use").len(), usize::from(gate == Gate::Lifecycle), "nothing is spent");
+        s.world.file(&filed, &whole);
+        s.finish(&run_id);
+    }
+}

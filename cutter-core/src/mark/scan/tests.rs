@@ -151,6 +151,52 @@ fn it_knows_ordinary_text() {
     assert!(agrees(text));
 }
 
+/// Each way to open, leave or confuse a block once, for all of three in a row.
+const EACH: &[&str] = &[
+    "text",
+    "# A",
+    "===",
+    "---",
+    "***",
+    "```",
+    "~~~~",
+    "    code",
+    "> q",
+    "- i",
+    "-",
+    "2. t",
+    "1. o",
+    " - s",
+    "  in",
+    "<!-- c",
+    "-->",
+    "<div>",
+    "<?x ?>",
+    "<pre>",
+    "[a]: /u",
+    "####### h",
+    "  # E",
+    "",
+];
+
+#[test]
+fn three_lines_of_any_kind_are_read_as_the_parser_does_and_few_are_left_to_it() {
+    let (mut all, mut left) = (0, 0);
+    for a in EACH {
+        for b in EACH {
+            for c in EACH {
+                let text = [a, "\n", b, "\n", c, "\n---\n\n# Z\n"].concat();
+                all += 1;
+                match scan_headings(&text) {
+                    Some(fast) => assert!(fast == parsed_headings(&text), "{text:?}"),
+                    None => left += 1,
+                }
+            }
+        }
+    }
+    assert_eq!((all, left), (13_824, 3162), "how many only the parser can tell: fewer are better");
+}
+
 fn files(folder: &std::path::Path, out: &mut Vec<std::path::PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

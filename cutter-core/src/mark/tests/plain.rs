@@ -185,6 +185,62 @@ fn a_lone_number_without_a_full_stop_goes_on_from_the_one_before() {
     assert_eq!(marked.duplicates.len(), 1);
 }
 
+/// What is in brackets at the end of a line is a page's number, or belongs to a title.
+#[test]
+fn a_footer_is_a_word_and_a_number_and_no_more() {
+    for (line, is_footer) in [
+        ("Author   [Page 1]", true),
+        ("Author   [PAGE x2]", true),
+        ("Author [Page]", false),
+        ("Author [Page 1 of]", false),
+        ("Author [Side 1]", false),
+        ("Author [Page 1-2]", false),
+        ("Author [Page 1].", false),
+        ("Author Page 1]", false),
+    ] {
+        assert_eq!(super::super::plain::is_footer(line), is_footer, "{line}");
+    }
+}
+
+/// Sizes at their bounds: so much is a title, and one more is none.
+#[test]
+fn titles_at_their_bounds() {
+    let found = |line: &str| names(&lawful_as("rfc-text", &among(line))).len() == 3;
+    let word = |n: usize| "w".repeat(n);
+    for (what, fits, over) in [
+        ("240 bytes", format!("1.  T{}", word(235)), format!("1.  T{}", word(236))),
+        (
+            "240 bytes together",
+            format!("1.  T{}\n    {}", word(200), word(31)),
+            format!("1.  T{}\n    {}", word(200), word(32)),
+        ),
+        ("80 characters", format!("Ä{}", word(79)), format!("Ä{}", word(80))),
+        ("three lines", "1.  T\n    a\n    b".into(), "1.  T\n    a\n    b\n    c".into()),
+        ("six words and a full stop", "1.  A b c d e f.".into(), "1.  A b c d e f g.".into()),
+        ("three digits", "999.  T".into(), "1000.  T".into()),
+        ("four digits in a part", "1.9999.  T".into(), "1.99999.  T".into()),
+        ("sixteen parts", format!("1{}.  T", ".1".repeat(15)), format!("1{}.  T", ".1".repeat(16))),
+        ("no second line that stops", "1.  T\n    a".into(), "1.  T\n    a.".into()),
+        ("two blanks", "1.  A  b".into(), "1.  A   b".into()),
+        ("three dots", "1.  A...".into(), "1.  A....".into()),
+        ("a quote after a number", "1 \"A\"".into(), "1 'A'".into()),
+        ("no column of its own", "Title".into(), "Ti\ttle".into()),
+    ] {
+        assert!(found(&fits), "{what}: {fits}");
+        assert!(!found(&over), "{what}: {over}");
+    }
+    for mark in ["=", "{", "}", "<", ">", "|", ";"] {
+        assert!(!found(&format!("A {mark} b")), "{mark}");
+    }
+    for stop in [".", ",", ";", ":"] {
+        assert!(!found(&format!("A title{stop}")), "{stop}");
+    }
+    // without a text below it a title alone is none, but for a heading that follows
+    cuts("1.  One\n\n   x\n\nTitle\n", &["sec-1"]);
+    cuts("1.  One\n\n   x\n\nTitle\n\n2.  Two\n\n   x\n", &["sec-1", "h-title", "sec-2"]);
+    cuts("1.  One\n\n   x\n\nTitle\n\nOther\n\n   x\n", &["sec-1", "h-other"]);
+}
+
 /// What stands between headings.
 fn noise() -> impl Strategy<Value = String> {
     let piece = prop::sample::select(&[

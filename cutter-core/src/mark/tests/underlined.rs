@@ -3,7 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use std::format;
-use std::string::String;
+use std::string::{String, ToString};
 
 #[track_caller]
 fn cuts(text: &str, want: &[&str]) {
@@ -93,6 +93,61 @@ fn what_only_looks_like_a_title() {
     }
     // A border that no other follows is text, and so is what comes after.
     cuts("A\n===\n\n==  ==\n\nB\n===\n", &["h-a", "h-b"]);
+}
+
+/// Rows and titles at their bounds: so much fits, and one more does not.
+#[test]
+fn titles_at_their_bounds() {
+    let found = |lines: &str| names(&lawful_as("rst", &among(lines))).len() == 3;
+    let row = |mark: &str, n: usize| mark.repeat(n);
+    for (what, fits, over) in [
+        ("a row three shorter", "A title\n====".into(), "A title!\n====".to_string()),
+        ("a row of three", "Abc\n===".into(), "Abcd\n===".into()),
+        (
+            "1024 bytes",
+            format!("{}\n{}", row("w", 1024), row("=", 1024)),
+            format!("{}\n{}", row("w", 1025), row("=", 1025)),
+        ),
+        ("a role", ":a:b\n====".into(), ":a: b\n=====".into()),
+        ("a blank before a name", ": a: b\n======".into(), ":a:\n===".into()),
+        ("a letter", "a?\n==".into(), "??\n==".into()),
+        ("a mark without a blank", "-a\n==".into(), "- a\n===".into()),
+        ("more dots", "..a\n===".into(), ".. a\n====".into()),
+        ("plus", "+a\n==".into(), "+ a\n===".into()),
+        ("a bullet", "•a\n==".into(), "• a\n===".into()),
+    ] {
+        assert!(found(&fits), "{what}: {fits}");
+        assert!(!found(&over), "{what}: {over}");
+    }
+    let head = |lines: &str| {
+        let text = among(lines);
+        headings(&text, &lawful_as("rst", &text))[1].to_string()
+    };
+    // the row above belongs to the title where it is of the same mark, and about as long
+    for (above, below, belongs) in [(5, 5, true), (5, 8, true), (5, 9, false), (9, 5, false)] {
+        let lines = format!("{}\nTitle\n{}", row("=", above), row("=", below));
+        assert_eq!(head(&lines) == lines, belongs, "{lines}");
+    }
+    assert_eq!(head("-----\nTitle\n====="), "Title\n=====");
+    assert_eq!(head("=====\n Tit\n====="), "=====\n Tit\n=====");
+}
+
+#[test]
+fn titles_are_named_without_their_markup() {
+    for (title, want) in [
+        ("_private names", "h-private-names"),
+        ("_1. no number", "h-1-no-number"),
+        (":mod:`os` and :ref:`more <target>`", "h-os-and-more"),
+        ("a :not a role: `x`", "h-a-not-a-role-x"),
+        ("`Text <https://e.org>`__ there", "h-text-there"),
+        ("`Text <no target`", "h-text-no-target"),
+        ("|name| *em*", "h-name-em"),
+        ("a::`x`", "h-a-x"),
+        (":`x`", "h-x"),
+    ] {
+        let text = among(&format!("{title}\n{}", "=".repeat(60)));
+        assert_eq!(names(&lawful_as("rst", &text))[1], want, "{title}");
+    }
 }
 
 fn noise() -> impl Strategy<Value = String> {

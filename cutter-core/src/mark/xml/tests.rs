@@ -225,6 +225,8 @@ fn what_no_number_names() {
         ("<num><![CDATA[7]]></num>", "sec-7"),
         ("<num>1</num><num>2</num>", "sec-1"),
         ("<content><num>9</num></content>", "sec"),
+        ("<num>1<i>a</i></num>", "sec-1a"),
+        ("<heading><i>Sh</i>ort ti<b>tle</b>s</heading>", "h-short-titles"),
         ("<num>4<authorialNote><p>5</p></authorialNote></num>", "sec-4"),
     ] {
         assert_eq!(act_names(&section(inside)), ["front", want], "{inside}");
@@ -371,4 +373,21 @@ fn forbidden_addresses_are_told() {
     let prefix = Address::parse("X/annex-1").unwrap();
     let limits = MarkLimits { forbidden_prefixes: alloc::vec![prefix], ..MarkLimits::default() };
     assert_eq!(forbidden(&marked.candidates, &limits).len(), 3);
+}
+
+/// The unit before the first element counts as any other.
+#[test]
+fn too_many_elements_are_counted_and_none_is_built() {
+    let profile = Profile::built_in("akn").unwrap();
+    let text = act("<section><num>1</num></section><section><num>2</num></section>");
+    let document_id = DocumentId::parse("X").unwrap();
+    let with = |max_candidates: u32| {
+        let limits =
+            MarkLimits { max_candidates, stop: crate::mark::Stop::AtCandidates, ..MarkLimits::default() };
+        let context = MarkContext { document_id: &document_id, profile: &profile, limits: &limits };
+        XmlMarker.mark(text.as_bytes(), Region { start: 0, end: text.len() }, &context)
+    };
+    assert_eq!(with(3).unwrap().candidates.len(), 3);
+    let publication_type = Some("act".to_string());
+    assert_eq!(with(2), Err(MarkError::TooMany { limit: 2, observed: 3, publication_type }));
 }
