@@ -306,3 +306,18 @@ fn an_item_is_taken_at_its_bounds_and_not_beyond() {
     assert!(!policy(&|p| p.cap_ms = u64::from(most) + 1));
     assert!(!policy(&|p| p.jitter = 101));
 }
+
+#[test]
+fn a_state_that_the_numbers_do_not_name_has_no_items() {
+    let statistics = crate::port::work_queue::QueueStatistics {
+        now: at(0),
+        by_state: alloc::vec![(S::Queued, 3), (S::Failed, 0)],
+        ready: 0,
+        oldest_ready: None,
+        oldest_lease: None,
+        expired_leases: 0,
+        watched_by: None,
+        oldest_snapshot: None,
+    };
+    assert_eq!([S::Queued, S::Failed, S::Completed].map(|state| statistics.count(state)), [3, 0, 0]);
+}
