@@ -184,4 +184,12 @@ mod tests {
         assert!(!has_words(b"a b-c d", 5));
         assert_eq!(Sketch::of("- — …\n".as_bytes()).words(), 0);
     }
+
+    #[test]
+    fn what_only_the_longer_text_has_counts_too() {
+        // one run of three words of six
+        assert_eq!(similarity("a b c", "a b c d e f g h"), 166);
+        assert_eq!(similarity("a b c d e f g h", "a b c"), 166);
+        assert_eq!(similarity("a b c", "x y z a b c"), 250);
+    }
 }

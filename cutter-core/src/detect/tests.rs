@@ -138,3 +138,21 @@ fn underlined_titles_are_counted_by_marks_that_markdown_does_not_know() {
         assert_eq!(divisions(text), want, "{text:?}");
     }
 }
+
+/// What counts how much: signs of the convention most, and all of it by how much of the text is in its
+/// language.
+#[test]
+fn a_score_is_the_product_of_what_was_counted() {
+    let profile = Profile::built_in("de").unwrap();
+    let of = |is_fallback, (articles, divisions, marks, plain), language| {
+        score(&profile, is_fallback, Hits { articles, divisions, marks, plain }, language).score
+    };
+    assert_eq!(of(false, (1, 0, 0, 9), 100), 5_000);
+    assert_eq!(of(false, (0, 1, 0, 9), 100), 3_000);
+    assert_eq!(of(false, (0, 0, 5, 0), 100), 101_000);
+    assert_eq!(of(false, (0, 0, 9, 0), 100), 101_000, "five signs are enough");
+    assert_eq!(of(false, (0, 0, 0, 0), 900), 4_000, "and four tenths of a language");
+    assert_eq!(of(false, (9, 9, 0, 0), 39), 0);
+    assert_eq!(of(false, (0, 0, 1, 0), 39), 8_190);
+    assert_eq!(of(true, (1, 2, 0, 3), 0), 9_000);
+}

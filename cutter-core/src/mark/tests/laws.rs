@@ -85,6 +85,10 @@ fn a_broken_partition_names_the_first_wrong_byte() {
     let region = Region { start: 2, end: 10 };
     assert_eq!(check_partition(region, [(2, 5), (5, 10)]), Ok(()));
     assert_eq!(check_partition(Region { start: 3, end: 3 }, []), Ok(()));
+    let broken = |ordinal, expected, observed| Err(MarkError::Partition { ordinal, expected, observed });
+    assert_eq!(check_partition(region, [(2, 5), (6, 10)]), broken(1, 5, 6));
+    assert_eq!(check_partition(region, [(2, 5), (5, 5)]), broken(2, 6, 5), "an empty span");
+    assert_eq!(check_partition(region, [(2, 5)]), broken(1, 10, 5));
     for spans in [
         &[(2, 5), (6, 10)][..],
         &[(2, 5), (4, 10)],
