@@ -75,7 +75,7 @@ fn decided(calls: &mut Calls, run_id: &str, gate: &str, moves: &str) {
             "INSERT INTO cutter_governance.review_approval SELECT (jsonb_populate_record(
                  NULL::cutter_governance.review_approval, jsonb_build_object('approval_id', gen_random_uuid(), 'run_id', k.run_id,
                  'nonce', k.nonce, 'decision', 'approve', 'sha256', 'b') || '{{{other}}}')).*
-             FROM cutter_governance.approval_ask k"
+             FROM cutter_governance.approval_ask k WHERE k.gate = {gate}"
         );
         calls.outcome_after(&stored, "cutter_governance.fn_decision_record", &answer);
         calls.outcome_after(
