@@ -280,7 +280,7 @@ impl Run<'_> {
             return Ok(None);
         }
         if is_for_the_next_gate(&self.sidecar, &stop) {
-            return self.take_to_the_gate(&stop).await.map(|()| None);
+            return self.take_to_the_gate(&stop).await;
         }
         let kinds = stop_kinds(&self.sidecar, &stop).into_iter().filter(|k| *k != EscalationKind::Void);
         let asks: Vec<Ask> = kinds.map(|k| ask_for_stop(&self.sidecar, &stop, k)).collect();
@@ -293,17 +293,20 @@ impl Run<'_> {
 
     /// Drift before a gate: what is observed becomes what the run stands on, a new backup is taken while
     /// nothing is written yet, and the gate asks once more.
-    async fn take_to_the_gate(&mut self, stop: &StopRecord) -> Result<(), Halt> {
+    async fn take_to_the_gate(&mut self, stop: &StopRecord) -> Result<Option<Outcome>, Halt> {
         self.adopt_lost().await?;
         let pinned = self.sidecar.drift_pins.clone();
         self.repin(&stop.observed).await?;
         self.check_drift().await?;
+        if let Some(outcome) = self.refused_meanwhile().await? {
+            return Ok(Some(outcome));
+        }
         if let Some(last) = self.sidecar.stops.last_mut() {
             last.resolved_by = Some("the next request".to_owned());
         }
         if self.sidecar.drift_pins == pinned && !stop.observed.contains_key("base_state") {
             // it was mended: what was asked and answered stands
-            return self.persist().await;
+            return self.persist().await.map(|()| None);
         }
         let again = self.asks_again(stop, true).await?;
         if self.sidecar.backup.is_some() && !self.committed(EffectName::LegA).await? {
@@ -312,7 +315,26 @@ impl Run<'_> {
         if let Some(stage) = again {
             self.ask_again(stop, stage).await?;
         }
-        self.persist().await
+        self.persist().await.map(|()| None)
+    }
+
+    /// What is asked is open until it is asked anew: a refusal of it that came meanwhile is carried out.
+    async fn refused_meanwhile(&mut self) -> Result<Option<Outcome>, Halt> {
+        let Some(ask) = self.sidecar.ask.clone() else { return Ok(None) };
+        let (gate, effect) = match ask.gate.parse() {
+            Ok(gate @ GateId::CutAuthz) => (gate, EffectName::LegA),
+            Ok(gate @ GateId::LifecycleAuthz) => (gate, EffectName::Enact),
+            _ => return Ok(None),
+        };
+        if self.fence.is_none() || self.committed(effect).await? {
+            return Ok(None);
+        }
+        let heard = self.listen(core::slice::from_ref(&ask), approval_prefix(gate)).await?;
+        self.store_answers(&heard.valid).await?;
+        match heard.refusal() {
+            Some(refusal) => self.refuse(gate, refusal).await,
+            None => Ok(None),
+        }
     }
 
     async fn accept_answer(&mut self, answer: &Answer) -> Result<(), Halt> {
