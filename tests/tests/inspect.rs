@@ -343,14 +343,14 @@ fn each_field_of_an_answer_is_compared() {
         let expected = format!("verify.approval.SG_cut_authz.1.{name}");
         assert!(failing(&facts).contains(&expected), "{name}: {:?}", failing(&facts));
     }
-    let said = verify::allowed(&clean.approvals, &judge(&clean, &[]));
+    let said = verify::allowed(&clean.claims.policy, &clean.approvals, &judge(&clean, &[]), None);
     let of =
         |a: &verify::Allowed| (a.gate.clone(), a.decision.clone(), a.actor.clone(), a.signed_at.is_some());
     let by = |gate: &str| (gate.to_owned(), "approve".to_owned(), "ada".to_owned(), true);
     assert_eq!(said.iter().map(of).collect::<Vec<_>>(), [by("SG_cut_authz"), by("SG_lifecycle_authz")]);
     let mut spoilt = clean.clone();
     spoilt.approvals[0].found = Found::Absent;
-    let said = verify::allowed(&spoilt.approvals, &judge(&spoilt, &[]));
+    let said = verify::allowed(&spoilt.claims.policy, &spoilt.approvals, &judge(&spoilt, &[]), None);
     assert_eq!(said.iter().map(of).collect::<Vec<_>>(), [by("SG_lifecycle_authz")]);
 }
 

@@ -267,3 +267,22 @@ fn what_cannot_be_read_or_is_no_answer_blocks_nobody() {
     assert!(relied_on(&s, &run_id, Gate::Cut), "{:?}", driven.outcome);
     assert!(s.stored(&run_id).considered.len() <= 20);
 }
+
+/// Drift closes no ask: until the gate asks anew, a refusal of what was asked is carried out.
+#[test]
+fn a_refusal_that_comes_while_the_run_stands_stopped_counts() {
+    for gate in Gate::ALL {
+        for verdict in [Reject, Defer] {
+            let s = Scenario::new(3_700);
+            let (run_id, ask) = s.parked(gate);
+            let _ = file(&s, &ask, 0, Approve);
+            s.register("# Another text\n\n## Article 1\n\nNewer.\n");
+            assert!(stopped(&s.resumed(&run_id)).code.starts_with("STOP_DRIFT"));
+            let refusal = file(&s, &ask, 1, verdict);
+            let driven = s.resumed(&run_id);
+            assert_eq!(stopped(&driven).code, "STOP_REFUSED", "{gate:?} {verdict:?}");
+            assert!(!relied_on(&s, &run_id, gate));
+            assert!(answers(&s, &run_id, &ask.gate).contains(&(refusal, false)), "{gate:?} {verdict:?}");
+        }
+    }
+}
