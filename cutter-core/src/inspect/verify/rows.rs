@@ -219,11 +219,12 @@ impl<'a> World<'a> {
             }
             // asked anew after the nth stop; stops that asked nothing anew leave numbers out
             E::Sweep => {
-                let earlier = |name| self.effects_of(name).filter(|e| e.at < effect.at);
-                let last = earlier(E::Sweep).map(|e| (e.at, e.key.occurrence)).max();
+                let earlier = self.effects_of(E::Sweep).filter(|e| e.at < effect.at);
+                let last = earlier.map(|e| (e.at, e.key.occurrence)).max();
                 let Some((at, last)) = last else { return Some("1".to_owned()) };
-                let word =
-                    earlier(E::Sg3Review).filter(|e| e.at > at).map(|e| (e.at, e.key.occurrence)).max();
+                // the word on a stop and the sweep after it are of one time
+                let words = self.effects_of(E::Sg3Review).filter(|e| e.at > at && e.at <= effect.at);
+                let word = words.map(|e| (e.at, e.key.occurrence)).max();
                 match word {
                     Some((_, stop)) => Some((stop + 1).to_string()),
                     None if effect.key.occurrence > last => None,
