@@ -24,9 +24,8 @@ fn a_run_on_postgresql_and_folders_goes_through_both_gates_to_closeout() {
     let mut client = world.database.client(cutter_pg::login::Login::Admin);
     let sql = "SELECT count(*) FROM iu_core.information_unit WHERE lifecycle_status = 'enacted'";
     assert_eq!(client.query_one(sql, &[]).unwrap().get::<_, i64>(0), 50);
-    // nine effects, three fences, two asks (each said again by the process that hears its answer), two answers,
-    // the statement and its second signature
-    assert_eq!(times.counts.commits, 20, "{:?}", times.ops);
+    // nine effects, three fences, two asks, two answers, the statement and its second signature
+    assert_eq!(times.counts.commits, 18, "{:?}", times.ops);
 }
 
 #[test]

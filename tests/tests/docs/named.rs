@@ -85,7 +85,7 @@ fn the_exit_codes_are_those_of_the_program() {
 
 #[test]
 fn the_sidecar_page_lists_every_field_and_both_versions() {
-    let source = read("cutter-core/src/sidecar.rs");
+    let source = read("cutter-core/src/sidecar.rs") + &read("cutter-core/src/sidecar/approvals.rs");
     let fields: Vec<String> = source
         .lines()
         .filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(": "))
