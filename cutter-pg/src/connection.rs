@@ -293,8 +293,8 @@ fn connect(config: &postgres::Config, settings: &SessionSettings) -> Result<(Cli
     settings.apply(&mut client)?;
     let row = client.query_one(
         "SELECT pg_catalog.pg_backend_pid(),
-                (SELECT backend_start::text FROM pg_catalog.pg_stat_activity
-                 WHERE pid = pg_catalog.pg_backend_pid())",
+                (SELECT a.backend_start::text
+                 FROM pg_catalog.pg_stat_get_activity(pg_catalog.pg_backend_pid()) a)",
         &[],
     )?;
     let session = Session { pid: row.try_get(0)?, started: row.try_get(1)?, cancel: client.cancel_token() };

@@ -128,8 +128,29 @@ impl PgDatabase {
         self.read("definitions", |client| {
             let shipped = Definitions::shipped();
             let observed = Definitions::observed(client)?;
-            Ok((shipped.len(), shipped.faults(&observed)))
+            let mut faults = shipped.faults(&observed);
+            // Functions that are as shipped can be asked.
+            if faults.is_empty() && !reading_holds(client)? {
+                faults.push(READING_FAULT.to_owned());
+            }
+            Ok((shipped.len(), faults))
         })
         .await
     }
 }
+
+/// What is kept of the catalogue as it is now says what the catalogue says.
+fn reading_holds(client: &mut impl GenericClient) -> Result<bool, PgError> {
+    let row = client.query_one(
+        "SELECT NOT EXISTS (
+             SELECT FROM cutter_governance.catalogue_reading k
+             WHERE k.stamp = cutter_governance.fn_catalogue_stamp() AND k.readings IS DISTINCT FROM (
+                 SELECT jsonb_object_agg(r.dimension, r.value) FROM cutter_governance.fn_catalogue_readings() r))",
+        &[],
+    )?;
+    get(&row, 0)
+}
+
+const READING_FAULT: &str = "relation cutter_governance.catalogue_reading: expected the readings of functions, \
+    triggers and grants as they are now, observed others, so that runs do not see what was changed; as the \
+    administrator: DELETE FROM cutter_governance.catalogue_reading";

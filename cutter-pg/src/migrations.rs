@@ -86,6 +86,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "cheaper_statement",
         sql: include_str!("../migrations/0026_cheaper_statement.sql"),
     },
+    Migration {
+        version: 27,
+        name: "catalogue_reading",
+        sql: include_str!("../migrations/0027_catalogue_reading.sql"),
+    },
 ];
 
 /// Every migration that this binary knows, oldest first.

@@ -80,7 +80,7 @@ WITH cut AS MATERIALIZED (
     SELECT c.change_set_id, 'voided', d.void_id, d.reason, d.at
     FROM cut c JOIN cutter_governance.change_set_void d ON d.change_set_id = c.change_set_id
 )
-SELECT jsonb_build_object('ordinal', u.ordinal, 'unit_id', u.unit_id, 'version_id', v.version_id,
+SELECT json_build_object('ordinal', u.ordinal, 'unit_id', u.unit_id, 'version_id', v.version_id,
     'anchor_id', a.anchor_id, 'odd', concat_ws(', ',
         CASE WHEN u.document_id <> c.document_id THEN 'document_id' END,
         CASE WHEN u.source_document_id <> c.source_document_id THEN 'source_document_id' END,
@@ -102,7 +102,8 @@ SELECT jsonb_build_object('ordinal', u.ordinal, 'unit_id', u.unit_id, 'version_i
         CASE WHEN EXISTS (SELECT FROM iu_core.iu_lifecycle_log o
             WHERE o.unit_id = u.unit_id AND o.to_status <> u.lifecycle_status) THEN 'iu_lifecycle_log' END))
 FROM cut c
-JOIN iu_core.information_unit u ON u.change_set_id = c.change_set_id
+CROSS JOIN LATERAL (
+    SELECT t.* FROM iu_core.information_unit t WHERE t.change_set_id = c.change_set_id OFFSET 0) u
 LEFT JOIN LATERAL (
     SELECT t.version_id, t.version_seq, t.actor, t.created_at FROM iu_core.unit_version t
     WHERE t.unit_id = u.unit_id OFFSET 0) v ON true

@@ -155,6 +155,7 @@ fn every_table_is_either_saved_or_left_out_on_purpose() {
         "cutter_governance.run_effect",
         "cutter_governance.run_ended",
         "cutter_governance.grant_expectation",
+        "cutter_governance.catalogue_reading",
         "cutter_governance.copy_folder",
         "cutter_governance.command",
         "cutter_governance.command_attempt",

@@ -59,9 +59,44 @@ fn every_change_of_the_catalogue_shows_in_the_next_survey_and_probe() {
         // Another port, which remembers nothing, sees the same.
         let fresh = port_of(&database);
         assert_eq!(block_on(fresh.survey(&scope)).unwrap(), seen, "{change}");
+        // and reads no other from what is kept in the database
+        admin.batch_execute("SELECT cutter_governance.fn_catalogue_keep()").unwrap();
+        assert_eq!(block_on(port_of(&database).survey(&scope)).unwrap(), seen, "{change}");
         assert_eq!(block_on(fresh.grants()).unwrap(), probed, "{change}");
         (survey, grants) = (seen, probed);
     }
+}
+
+#[test]
+fn of_what_is_kept_of_the_catalogue_only_the_newest_stays_and_a_forged_one_is_named() {
+    let database = TestServer::shared().fresh_database();
+    let mut admin = database.client(Login::Admin);
+    let keep = "SELECT cutter_governance.fn_catalogue_keep()";
+    let kept = |admin: &mut postgres::Client| -> Vec<String> {
+        let rows = admin.query("SELECT k.stamp FROM cutter_governance.catalogue_reading k", &[]).unwrap();
+        rows.iter().map(|row| row.get(0)).collect()
+    };
+    let faults = || block_on(port_of(&database).definition_faults()).unwrap().1;
+    admin.batch_execute(keep).unwrap();
+    let first = kept(&mut admin);
+    admin.batch_execute("ALTER FUNCTION iu_core.fn_iu_create COST 101").unwrap();
+    admin.batch_execute("ALTER FUNCTION iu_core.fn_iu_create COST 100").unwrap();
+    admin.batch_execute(keep).unwrap();
+    admin.batch_execute(keep).unwrap();
+    let second = kept(&mut admin);
+    assert_eq!((first.len(), second.len()), (1, 1));
+    assert_ne!(first, second);
+    assert_eq!(faults(), Vec::<String>::new());
+    admin
+        .batch_execute(
+            "UPDATE cutter_governance.catalogue_reading k SET readings = k.readings || '{\"grants\": \"\"}'",
+        )
+        .unwrap();
+    let named = faults();
+    assert_eq!(named.len(), 1, "{named:?}");
+    let command = named[0].split("as the administrator: ").nth(1).unwrap();
+    admin.batch_execute(command).unwrap();
+    assert_eq!(faults(), Vec::<String>::new(), "the printed command helps");
 }
 
 #[test]

@@ -237,11 +237,15 @@ fn what_is_asked_of_a_document_touches_as_many_pages_however_many_others_there_a
         format!("SELECT * FROM iu_core.v_current_unit WHERE document_id = '{DOCUMENT}'"),
     ];
     // Both times after the same care, so that only the number of rows differs.
-    let vacuum = || world.database.client(Login::Admin).batch_execute("VACUUM ANALYZE").unwrap();
-    vacuum();
+    let care = || {
+        let mut admin = world.database.client(Login::Admin);
+        admin.batch_execute("VACUUM ANALYZE").unwrap();
+        admin.batch_execute("SELECT cutter_governance.fn_catalogue_keep()").unwrap();
+    };
+    care();
     let alone: Vec<u64> = asked.iter().map(|query| pages(&world, query)).collect();
     world.database.client(Login::Admin).batch_execute(&filler(600, 40)).unwrap();
-    vacuum();
+    care();
     for (query, alone) in asked.iter().zip(alone) {
         let among = pages(&world, query);
         // An index is a level or two deeper: a few pages a look-up, no more.

@@ -104,6 +104,8 @@ fn expected() -> BTreeSet<String> {
     for role in ["cutter_exec", "cutter_verify", "cutter_ro", "directus"] {
         add(role, "SELECT", "public.", REQUEST_TABLES);
     }
+    add("cutter_ro", "SELECT", "cutter_governance.", "catalogue_reading");
+    add("cutter_ro", "EXECUTE", "cutter_governance.", "fn_catalogue_readings");
     for role in ["cutter_exec", "cutter_verify", "cutter_ro"] {
         add(role, "SELECT", "cutter_governance.", "before_trust run_statement statement_signature");
         add(role, "EXECUTE", "cutter_governance.", "fn_rows_digest fn_consent_rows");

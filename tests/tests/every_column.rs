@@ -82,6 +82,11 @@ const UNSEEN: &[(&str, &[&str], &str)] = &[
         "what `db check` compares grants with; its own content is the catalogue's",
     ),
     (
+        "cutter_governance.catalogue_reading",
+        &["*"],
+        "what was read of the catalogue, for its stamp: `db check` reads anew and compares",
+    ),
+    (
         "cutter_governance.before_trust",
         &["*"],
         "says only that a run began before rows were named, and opens nothing that stands",

@@ -73,7 +73,7 @@ impl SessionSettings {
     }
 
     /// Statements of ours look up by key, so one plan fits all values; to plan again for each unit
-    /// would cost more than to write it.
+    /// would cost more than to write it, and to compile a plan more than to run it.
     fn batch(&self) -> String {
         let on_off = if self.is_read_only { "on" } else { "off" };
         format!(
@@ -81,6 +81,7 @@ impl SessionSettings {
              SET TimeZone = 'UTC';
              SET synchronous_commit = on;
              SET plan_cache_mode = force_generic_plan;
+             SET jit = off;
              SET default_transaction_isolation = 'read committed';
              SET default_transaction_read_only = {on_off};
              SET statement_timeout = {};
