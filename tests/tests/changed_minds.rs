@@ -236,3 +236,24 @@ fn a_file_too_long_for_an_approval_stops_nobody() {
     std::fs::remove_file(kb(&d, &folder).join("SG1-cut-authz-approval-0.md")).unwrap();
     d.verify(&run_id);
 }
+
+#[test]
+fn a_refusal_that_comes_late_is_told_so_when_it_is_signed_and_is_named_when_the_run_closes() {
+    let d = Deployment::new();
+    let run_id = parked(&d, "lifecycle");
+    let key = d.path(&format!("keys/{SOVEREIGN}.secret.asc"));
+    let key = key.to_str().unwrap();
+    let refused = d.run(&["sovereign", "refuse", "--yes", "--run-id", &run_id, "--for", "cut", "--key", key]);
+    let refused = refused.exits(0);
+    assert!(refused.text("/late").contains("06-cut-leg-a-"), "{}", refused.stdout);
+    let filed = refused.text("/approval_kb_id").to_owned();
+    d.approve(&run_id, "lifecycle");
+    assert_eq!(d.resume(&run_id).exits(0).state(), "closeout_reported");
+    let late = "SELECT count(*) FROM cutter_governance.approval_answer WHERE late AND decision = 'reject'";
+    assert_eq!(count(&d, late), 1);
+    let report = std::fs::read_dir(kb(&d, filed.rsplit_once('/').unwrap().0)).unwrap().flatten();
+    let report = report.map(|file| file.path()).find(|path| path.to_string_lossy().contains("/11-")).unwrap();
+    let report = std::fs::read_to_string(report).unwrap();
+    assert!(report.contains(&format!("which came late: {filed}")), "{report}");
+    d.verify(&run_id);
+}

@@ -16,7 +16,7 @@ use cutter_core::digest::Digest;
 use cutter_core::driver::approval_prefix;
 use cutter_core::id::RunId;
 use cutter_core::inspect::asked::{self, Asked, Purpose};
-use cutter_core::machine::run::GateId;
+use cutter_core::machine::run::{GateId, Phase};
 use cutter_core::naming::{DocumentName, LAWS_ROOT};
 use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::knowledge_base::KnowledgeBase;
@@ -354,6 +354,20 @@ impl RunFolder {
                 .broken("approval.asked_for", wanted, observed)
                 .next(format!("cutter why --run-id {}", self.run_id))
         })
+    }
+
+    /// The report that says that a gate was passed: what is answered there now comes late.
+    pub(crate) fn passed(&self, asked: &Asked) -> Option<&String> {
+        let phase = match asked.ask.gate.parse() {
+            Ok(GateId::CutAuthz) => Phase::CutLegA,
+            Ok(GateId::LifecycleAuthz) => Phase::LifecycleEnact,
+            _ => return None,
+        };
+        let is_its = |path: &&String| {
+            let name = path.rsplit('/').next().unwrap_or(path);
+            DocumentName::parse(name).is_ok_and(|(name, _)| name == DocumentName::Phase(phase))
+        };
+        self.paths.iter().find(is_its)
     }
 
     /// Answers that stand there for an ask.

@@ -286,7 +286,7 @@ impl Run<'_> {
         let asks: Vec<Ask> = kinds.map(|k| ask_for_stop(&self.sidecar, &stop, k)).collect();
         let heard = self.search(&asks, approval_prefix(GateId::FailureEscalation)).await?;
         match heard.valid.first().filter(|answer| answer.approval.allows()) {
-            Some(answer) => self.accept_answer(answer).await.map(|()| None),
+            Some(answer) => self.accept_answer(answer).await,
             None => Ok(Some(Outcome::Stopped(stop))),
         }
     }
@@ -337,7 +337,7 @@ impl Run<'_> {
         }
     }
 
-    async fn accept_answer(&mut self, answer: &Answer) -> Result<(), Halt> {
+    async fn accept_answer(&mut self, answer: &Answer) -> Result<Option<Outcome>, Halt> {
         let missing = || Halt::stop(StopReason::Internal, "a stopped run holds no record of why");
         let stop = self.sidecar.stops.last().cloned().ok_or_else(missing)?;
         let acknowledged = answer.ask.approval_type == approval_type(EscalationKind::DriftAck);
@@ -346,6 +346,13 @@ impl Run<'_> {
             self.repin(&stop.observed).await?;
         }
         let again = self.asks_again(&stop, acknowledged).await?;
+        // a refusal is what the stop of a refusal is about
+        if again.is_some()
+            && stop.code != StopReason::Refused.code()
+            && let Some(outcome) = self.refused_meanwhile().await?
+        {
+            return Ok(Some(outcome));
+        }
         self.store_escalation(&stop, answer, again).await?;
         if let Some(minutes) =
             answer.approval.extra().get("minutes_granted").and_then(|m| m.parse::<u32>().ok())
@@ -360,7 +367,7 @@ impl Run<'_> {
         if let Some(stage) = again {
             self.ask_again(&stop, stage).await?;
         }
-        self.persist().await
+        self.persist().await.map(|()| None)
     }
 
     /// A stop may have been recorded over an effect that a lost attempt committed: a decision on

@@ -31,6 +31,7 @@ impl Run<'_> {
     /// IG_closeout: documents 1 to 12 stand with their hashes; the index is free for the line.
     pub(super) async fn closeout(&mut self) -> Result<Acted, Halt> {
         self.documents_stand().await?;
+        let late = self.store_late().await?;
         let filed = self.standing_documents();
         let mut documents = Vec::with_capacity(filed.len());
         for document in &filed {
@@ -74,7 +75,7 @@ impl Run<'_> {
             diff,
             artifacts,
             verdict: self.verdict("closeout_reported"),
-            closing: Some(self.closing()),
+            closing: Some(self.closing(late)),
         })
     }
 
@@ -90,7 +91,7 @@ impl Run<'_> {
         documents
     }
 
-    fn closing(&self) -> FinalSections {
+    fn closing(&self, late: Vec<String>) -> FinalSections {
         let approvals = self.sidecar.sovereign_approvals.iter();
         FinalSections {
             preserved: self
@@ -108,6 +109,7 @@ impl Run<'_> {
                     let people: Vec<&str> = people.map(String::as_str).collect();
                     format!("{} {} by {}", a.gate, a.decision, people.join(" and "))
                 }))
+                .chain(late)
                 .collect(),
             next_steps: vec![
                 format!("check everything from the evidence: cutter verify --run-id {}", self.sidecar.run_id),

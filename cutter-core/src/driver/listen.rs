@@ -250,6 +250,41 @@ impl Run<'_> {
         }
     }
 
+    /// Stores the valid answers to asks that have closed, which nobody listens to any more: the database
+    /// marks them late, and nothing rests on them. Gives back what it holds of such, a line each.
+    pub(super) async fn store_late(&self) -> Result<Vec<String>, Halt> {
+        for stored in self.stored_asks().await?.iter().filter(|stored| stored.closed) {
+            let ask = core::slice::from_ref(&stored.asked.ask);
+            let Ok(gate) = ask[0].gate.parse() else { continue };
+            let chain = self.chain().await?;
+            let known: BTreeSet<Digest> = stored.answers.iter().map(|a| a.answer.sha256()).collect();
+            let mut late = Vec::new();
+            for path in self.candidates(ask, approval_prefix(gate)).await? {
+                let document = match self.ports.kb.read(&path).await {
+                    Ok(Some(document)) if !known.contains(&document.sha256) => document,
+                    Ok(_) => continue,
+                    Err(error) if error.kind.is_junk() => continue,
+                    Err(error) => return Err(self.halt(error)),
+                };
+                late.extend(self.consider(&path, &document, ask, &chain, Judged::Filed).await?.ok());
+            }
+            self.store_answers(&late).await?;
+        }
+        let stored = self.stored_asks().await?;
+        let late = stored.iter().flat_map(|ask| &ask.answers).filter(|a| a.late).map(|a| &a.answer);
+        Ok(late
+            .map(|a| {
+                format!(
+                    "{} {} by {}, which came late: {}",
+                    a.gate,
+                    a.decision.as_str(),
+                    a.actor,
+                    a.approval_kb_id
+                )
+            })
+            .collect())
+    }
+
     /// Whether the open ask is on record as it is.
     pub(super) async fn is_on_record(&self) -> Result<bool, Halt> {
         let stored = self.stored_asks().await?;

@@ -190,6 +190,8 @@ fn while_the_run_goes_on_a_refusal_is_heard_until_the_last_look() {
                     };
                     assert!(wanted.contains(&entry.as_str().unwrap()), "{entry}");
                     assert_eq!(answers(&s, &run_id, &ask.gate).iter().filter(|(_, late)| !late).count(), 2);
+                } else if gate == Gate::Cut && heard.iter().filter(|refused| !**refused).count() <= 3 {
+                    kept_as_late(&s, &run_id, &ask, verdict);
                 }
             }
             let last = heard.iter().rposition(|refused| *refused).expect("some are heard");
@@ -200,6 +202,23 @@ fn while_the_run_goes_on_a_refusal_is_heard_until_the_last_look() {
             );
         }
     }
+}
+
+/// The run is closed: the refusal that came late is stored as that, the final report names it, and the
+/// approval is what the run relied on.
+fn kept_as_late(s: &Scenario, run_id: &RunId, ask: &Ask, verdict: ReviewVerdict) {
+    // filed by now, whenever that was
+    let sha256 = file(s, ask, 3, verdict);
+    let open = s.stored(run_id).ask.clone().unwrap();
+    s.sign(&open, Approve);
+    let driven = s.resumed(run_id);
+    assert_eq!(driven.outcome, Outcome::Completed);
+    assert!(answers(s, run_id, &ask.gate).contains(&(sha256, true)), "{:?}", answers(s, run_id, &ask.gate));
+    let report = s.stored(run_id).documents.last().unwrap().path.clone();
+    let report = block_on(s.ports().kb.read(&report)).unwrap().unwrap();
+    let report = String::from_utf8(report.bytes).unwrap();
+    let line = format!("{} {} by {SOVEREIGN}, which came late: ", ask.gate, verdict.as_str());
+    assert!(report.contains(&line), "{report}");
 }
 
 #[test]
@@ -224,6 +243,43 @@ fn a_stored_refusal_counts_although_its_document_is_gone() {
     }
 }
 
+fn stopped_over_a_refusal_that_nobody_signed(s: &Scenario, run_id: &RunId, gate: Gate, ask: &Ask) {
+    let answer = cutter_core::port::ask::AnswerWrite {
+        gate: ask.gate.clone(),
+        occurrence: ask.occurrence,
+        decision: Reject,
+        approval_kb_id: "nowhere.md".to_owned(),
+        document: s.answer(ask, Reject),
+        fingerprint: s.world.person(SOVEREIGN),
+        actor: SOVEREIGN.to_owned(),
+    };
+    block_on(s.ports().reviewer.unwrap().record_answers(run_id, &[answer])).unwrap();
+    s.sign(ask, Approve);
+    let stop = stopped(&s.resumed(run_id));
+    assert_eq!(stop.code, "STOP_APPROVAL_CHANGED", "{:?}", stop.detail);
+    assert!(stop.detail[0].contains("nowhere.md"), "{:?}", stop.detail);
+    assert!(!relied_on(s, run_id, gate));
+}
+
+/// A stop that takes a signature closes no ask either.
+#[test]
+fn a_refusal_that_comes_while_a_stop_is_answered_counts() {
+    for gate in Gate::ALL {
+        for verdict in [Reject, Defer] {
+            let s = Scenario::new(3_750);
+            let (run_id, ask) = s.parked(gate);
+            stopped_over_a_refusal_that_nobody_signed(&s, &run_id, gate, &ask);
+            let refusal = file(&s, &ask, 1, verdict);
+            let _ = s.answer_stop(&run_id, EscalationKind::Resume, &[]);
+            let driven = s.resumed(&run_id);
+            assert_eq!(stopped(&driven).code, "STOP_REFUSED", "{gate:?} {verdict:?}");
+            assert!(!relied_on(&s, &run_id, gate));
+            let stored = answers(&s, &run_id, &ask.gate);
+            assert!(stored.iter().any(|(sha256, _)| *sha256 == refusal), "{gate:?} {verdict:?}");
+        }
+    }
+}
+
 /// A refusal that somebody stored, and nobody signed, holds the run up until a person has looked, and not
 /// for good.
 #[test]
@@ -231,21 +287,7 @@ fn a_stored_refusal_that_nobody_signed_is_asked_about_anew() {
     for gate in [Gate::Cut, Gate::Lifecycle] {
         let s = Scenario::new(3_450);
         let (run_id, ask) = s.parked(gate);
-        let answer = cutter_core::port::ask::AnswerWrite {
-            gate: ask.gate.clone(),
-            occurrence: ask.occurrence,
-            decision: Reject,
-            approval_kb_id: "nowhere.md".to_owned(),
-            document: s.answer(&ask, Reject),
-            fingerprint: s.world.person(SOVEREIGN),
-            actor: SOVEREIGN.to_owned(),
-        };
-        block_on(s.ports().reviewer.unwrap().record_answers(&run_id, &[answer])).unwrap();
-        s.sign(&ask, Approve);
-        let stop = stopped(&s.resumed(&run_id));
-        assert_eq!(stop.code, "STOP_APPROVAL_CHANGED", "{:?}", stop.detail);
-        assert!(stop.detail[0].contains("nowhere.md"), "{:?}", stop.detail);
-        assert!(!relied_on(&s, &run_id, gate));
+        stopped_over_a_refusal_that_nobody_signed(&s, &run_id, gate, &ask);
         let _ = s.answer_stop(&run_id, EscalationKind::Resume, &[]);
         let anew = asked(&s.resumed(&run_id));
         assert_eq!((anew.gate.as_str(), anew.occurrence), (ask.gate.as_str(), 2));

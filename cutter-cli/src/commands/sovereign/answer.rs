@@ -53,6 +53,9 @@ pub(crate) struct Answered {
     fingerprint: Option<String>,
     expires: Option<Timestamp>,
     voice_code: String,
+    /// The report that says that the gate was passed before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    late: Option<String>,
     next: String,
 }
 
@@ -67,9 +70,18 @@ impl Answered {
             ("key", self.fingerprint.as_ref().unwrap_or(&unsigned)),
             ("voice code", &self.voice_code),
         ]));
+        if let Some(passed) = &self.late {
+            text.push_str(&format!("{} {}\n", paint(WARN, "late:"), is_late(passed)));
+        }
         text.push_str(&format!("{} {}\n", paint(HEAD, "next:"), self.next));
         text
     }
+}
+
+fn is_late(passed: &str) -> String {
+    format!(
+        "the gate was passed ({passed}); an answer is kept and named by the run's closing and by verify, and decides nothing"
+    )
 }
 
 /// Signs an answer to what is asked, and files it under the next free name.
@@ -92,6 +104,10 @@ pub(crate) fn answer(
     let actor = actor(cx, config, pair.as_ref(), ask.expected_actor.as_deref());
     fits(config, pair.as_ref(), &actor, only)?;
     let text = render_approval(ask, signing.verdict, &actor, now, expires, &signing.extra);
+    let late = folder.passed(asked).cloned();
+    if let Some(passed) = &late {
+        cx.out.note(format!("{} {}", paint(WARN, "late:"), is_late(passed)));
+    }
     confirm(cx, asked, &text, signing)?;
     let document = match &pair {
         Some(pair) => pair
@@ -112,7 +128,11 @@ pub(crate) fn answer(
         fingerprint: pair.map(|p| p.fingerprint().to_string()),
         expires,
         voice_code: ask.voice_code(),
-        next: format!("cutter orchestrate {verb} --run-id {} --approval-kb-id {path}", folder.run_id),
+        next: match &late {
+            Some(_) => format!("cutter why --run-id {}", folder.run_id),
+            None => format!("cutter orchestrate {verb} --run-id {} --approval-kb-id {path}", folder.run_id),
+        },
+        late,
         approval_kb_id: path,
     })
 }
