@@ -138,6 +138,27 @@ impl Policy {
         self.needed.get(gate).copied().unwrap_or(1)
     }
 
+    /// The gates where more people must approve than may: nothing passes there.
+    #[must_use]
+    pub fn short_of_people(&self) -> Vec<String> {
+        let short = |(gate, needed): (&String, &u32)| {
+            let people = self.people_at(gate);
+            let is_short = usize::try_from(*needed).is_ok_and(|needed| needed > people);
+            is_short.then(|| {
+                format!(
+                    "nothing passes {gate}: {needed} people must approve there, and {people} may; add one (cutter \
+                     approver add) or want fewer (cutter policy set --approvals-needed {gate}=N)"
+                )
+            })
+        };
+        self.needed.iter().filter_map(short).collect()
+    }
+
+    fn people_at(&self, gate: &str) -> usize {
+        let may: BTreeSet<String> = self.at_gate(gate).approvers.into_iter().map(|a| a.actor).collect();
+        may.len()
+    }
+
     /// In which ways `after` allows what this one does not; another approver is not among them.
     #[must_use]
     pub fn loosened_by(&self, after: &Self) -> Vec<String> {
@@ -221,8 +242,7 @@ impl Policy {
                 self.only.remove(gate.as_str());
             }
             Change::ApprovalsNeeded { gate, people } => {
-                let may = self.at_gate(gate.as_str()).approvers.into_iter().map(|a| a.actor);
-                let may = may.collect::<BTreeSet<_>>().len();
+                let may = self.people_at(gate.as_str());
                 if usize::try_from(*people).is_ok_and(|people| people > may) {
                     return Err(format!("{may} may answer at {gate}: {people} could never approve"));
                 }

@@ -180,7 +180,7 @@ impl Chain {
     }
 
     /// The lines that everybody who relies on the policy must read: foundings without an
-    /// approver's signature, and what was broken before one.
+    /// approver's signature, what was broken before one, and gates that too few people are left for.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         let broken = self.broken.iter().map(|b| format!("policy event {} does not hold: {}", b.seq, b.why));
@@ -190,7 +190,8 @@ impl Chain {
                 f.seq, f.recorded_at
             )
         };
-        broken.chain(self.foundings.iter().map(founding)).collect()
+        let now = self.now();
+        broken.chain(self.foundings.iter().map(founding)).chain(now.short_of_people()).collect()
     }
 
     /// The last event's sha256; `None` where there is no policy yet.

@@ -294,6 +294,23 @@ fn a_changed_event_that_nobody_signed_is_a_new_founding_and_never_silent() {
 }
 
 #[test]
+fn a_gate_that_too_few_people_are_left_for_is_named() {
+    let needs = |people| Change::ApprovalsNeeded { gate: GateId::CutAuthz, people };
+    let mut book = Book::founded();
+    book.write(vec![added("bob"), needs(2)], Some("sue"));
+    assert!(book.check().unwrap().notices().is_empty());
+    // somebody may always be retired: the gate waits, and everybody is told
+    book.write(vec![Change::ApproverRetired { since: time(0), person: "bob".into() }], Some("sue"));
+    let notices = book.check().unwrap().notices();
+    assert!(
+        notices[0].starts_with("nothing passes SG_cut_authz: 2 people must approve there, and 1 may"),
+        "{notices:?}"
+    );
+    book.write(vec![needs(1)], Some("sue"));
+    assert!(book.check().unwrap().notices().is_empty());
+}
+
+#[test]
 fn behind_a_break_only_a_founding_begins_again_and_says_so() {
     let mut book = Book::founded();
     book.write(vec![added("bob")], Some("mallory"));
