@@ -67,7 +67,7 @@ pub(crate) use record::{creation_fault, creation_names, said_once};
 pub use resume::{ResumeOptions, resume};
 pub use serve::{ServeError, Served, Worked, hand_over, serve, settle_request, work};
 pub use stopping::{
-    ask_for_stop, is_for_the_next_gate, record_internal_error, report_of_stop, stop, stop_kinds,
+    ask_for_stop, is_for_the_next_gate, is_rejected, record_internal_error, report_of_stop, stop, stop_kinds,
 };
 pub use void::void;
 

@@ -222,6 +222,8 @@ fn a_record_older_than_the_evidence_is_found_by_everybody_who_looks() {
     let run = ["--run-id", &run_id];
     let _ = d.run(&[&["orchestrate", "recover"][..], &run].concat()).exits(0);
     let _ = d.run(&[&["why"][..], &run].concat()).exits(0);
+    let newest = tempfile::tempdir().unwrap();
+    copy_all(&d.run_folder(&run_id), newest.path());
     std::fs::remove_dir_all(d.run_folder(&run_id)).unwrap();
     copy_all(old.path(), &d.run_folder(&run_id));
 
@@ -238,6 +240,17 @@ fn a_record_older_than_the_evidence_is_found_by_everybody_who_looks() {
     );
     let why = d.run(&[&["why"][..], &run].concat()).exits(6);
     assert!(why.text("/condition").contains("an older copy was put back"), "{}", why.stdout);
+    // and nobody goes on from it: nothing is written on its word
+    let folder =
+        std::fs::read_dir(d.path("kb/knowledge/dev/laws/law")).unwrap().next().unwrap().unwrap().path();
+    let listed = || std::fs::read_dir(&folder).unwrap().count();
+    let before = listed();
+    let resumed = d.resume(&run_id).exits(6);
+    assert!(resumed.text("/error/message").contains("an older copy was put back"), "{}", resumed.stdout);
+    assert_eq!(listed(), before);
+    std::fs::remove_dir_all(d.run_folder(&run_id)).unwrap();
+    copy_all(newest.path(), &d.run_folder(&run_id));
+    d.verify(&run_id);
 }
 
 /// What the record, the folder and the index do not say is missed all the same.

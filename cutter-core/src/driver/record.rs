@@ -176,7 +176,7 @@ impl Run<'_> {
         Digest::of(self.sidecar.settings.text().as_bytes())
     }
 
-    fn corrupt(&self, text: String) -> Halt {
+    pub(super) fn corrupt(&self, text: String) -> Halt {
         let (run_id, error) = (self.sidecar.run_id.clone(), SidecarError::Invalid(text));
         Halt::Abort(Box::new(DriveError::Sidecar { run_id, error }))
     }

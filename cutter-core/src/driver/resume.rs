@@ -5,8 +5,10 @@
 //! §7). It never re-derives an identifier and never skips a gate.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 use super::create::{claim, load, state_of, validated, void_unclaimed};
 use super::record::check_kept;
@@ -159,14 +161,18 @@ impl Run<'_> {
             self.ports.reader.check_schema().await.map_err(|e| self.schema(e))?;
             self.take_fence().await?;
         }
+        let adopting = self.live() && self.adopting;
+        let committed = if adopting { self.committed_effects().await? } else { BTreeSet::new() };
         self.settle_debts().await;
-        if self.live() && self.adopting {
+        if adopting {
             self.creation_stands().await?;
         }
         if let Some(outcome) = self.leave_stop().await? {
             return Ok(outcome);
         }
-        self.effects_stand().await?;
+        if adopting {
+            self.effects_stand(&committed)?;
+        }
         loop {
             if self.ports.interrupt.is_asked() {
                 let run_id = self.sidecar.run_id.clone();
@@ -207,44 +213,53 @@ impl Run<'_> {
         }
     }
 
-    /// A `passed` phase whose effect is missing means that the database went back in time:
-    /// nothing may be redone over it (PROTOCOL §1).
-    async fn effects_stand(&mut self) -> Result<(), Halt> {
-        if !self.live() || !self.adopting {
-            return Ok(());
-        }
-        let expected = self.expected_effects();
-        if expected.is_empty() {
-            return Ok(());
-        }
+    /// What the database holds of the run.
+    ///
+    /// # Errors
+    /// A record that never began what is committed: it is older than what happened, and nothing is written
+    /// on its word.
+    async fn committed_effects(&self) -> Result<BTreeSet<EffectName>, Halt> {
         let evidence = self.ports.reader.evidence(&self.sidecar.run_id).await.map_err(|e| self.halt(e))?;
-        for effect in expected {
-            if !evidence.effects.iter().any(|e| e.key.effect == effect) {
-                return Err(Halt::drift(&[Difference {
-                    dimension: String::from("effect"),
-                    expected: Some(format!("{effect} committed")),
-                    observed: None,
-                }]));
-            }
+        let committed: BTreeSet<EffectName> = evidence.effects.iter().map(|e| e.key.effect).collect();
+        let began = |phase: &Phase| self.sidecar.phases.contains_key(phase.as_str());
+        let unknown = Phase::ALL.iter().copied().filter(|phase| !began(phase)).filter_map(own_effects);
+        match unknown.filter(|effect| committed.contains(effect)).max() {
+            None => Ok(committed),
+            Some(effect) => Err(self.corrupt(format!(
+                "it is older than what happened since, an older copy was put back: the database holds {effect}, \
+                 which this record never began"
+            ))),
         }
-        Ok(())
     }
 
-    fn expected_effects(&self) -> alloc::vec::Vec<EffectName> {
-        use EffectName as E;
+    /// A `passed` phase whose effect is missing means that the database went back in time:
+    /// nothing may be redone over it (PROTOCOL §1).
+    fn effects_stand(&self, committed: &BTreeSet<EffectName>) -> Result<(), Halt> {
+        match self.expected_effects().into_iter().find(|effect| !committed.contains(effect)) {
+            None => Ok(()),
+            Some(effect) => Err(Halt::drift(&[Difference {
+                dimension: String::from("effect"),
+                expected: Some(format!("{effect} committed")),
+                observed: None,
+            }])),
+        }
+    }
+
+    fn expected_effects(&self) -> Vec<EffectName> {
         let passed =
-            |p: Phase| self.sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Passed);
-        let of = |p: Phase| -> &'static [E] {
-            match p {
-                Phase::Mark => &[E::Mark, E::Sweep],
-                Phase::CutLegA => &[E::Sg1Review, E::LegA],
-                Phase::LegBRecord => &[E::LegB],
-                Phase::WriteVerify => &[E::WriteVerify],
-                Phase::LifecycleEnact => &[E::Sg2Request, E::Sg2Review, E::Enact],
-                _ => &[],
-            }
+            |p: &Phase| self.sidecar.phases.get(p.as_str()).is_some_and(|r| r.result == PhaseResult::Passed);
+        let before = |p: Phase| match p {
+            Phase::Mark => &[EffectName::Sweep][..],
+            Phase::CutLegA => &[EffectName::Sg1Review],
+            Phase::LifecycleEnact => &[EffectName::Sg2Request, EffectName::Sg2Review],
+            _ => &[],
         };
-        Phase::ALL.iter().copied().filter(|p| passed(*p)).flat_map(of).copied().collect()
+        Phase::ALL
+            .iter()
+            .copied()
+            .filter(passed)
+            .flat_map(|p| before(p).iter().copied().chain(own_effects(p)))
+            .collect()
     }
 
     /// From `stopped_*` back to the stage that was kept, if that is allowed (PROTOCOL §5).
@@ -262,5 +277,17 @@ impl Run<'_> {
         self.sidecar.transition(&to, Trigger::Resume.as_str(), &actor, now);
         self.sidecar.last_error = None;
         Ok(None)
+    }
+}
+
+/// What a phase commits once its beginning is on record; others may store decisions and requests before.
+fn own_effects(phase: Phase) -> Option<EffectName> {
+    match phase {
+        Phase::Mark => Some(EffectName::Mark),
+        Phase::CutLegA => Some(EffectName::LegA),
+        Phase::LegBRecord => Some(EffectName::LegB),
+        Phase::WriteVerify => Some(EffectName::WriteVerify),
+        Phase::LifecycleEnact => Some(EffectName::Enact),
+        _ => None,
     }
 }

@@ -133,7 +133,7 @@ pub fn stop_kinds(sidecar: &Sidecar, stop: &StopRecord) -> Vec<EscalationKind> {
             // nothing is signed here: the gate asks
         } else if drifted && stop.observed.keys().all(|d| drift::may_be_acknowledged(d)) {
             kinds.push(EscalationKind::DriftAck);
-        } else if !rejected(sidecar, stop) {
+        } else if !is_rejected(sidecar, stop) {
             kinds.push(EscalationKind::Resume);
         }
     }
@@ -143,8 +143,9 @@ pub fn stop_kinds(sidecar: &Sidecar, stop: &StopRecord) -> Vec<EscalationKind> {
     kinds
 }
 
-/// Whether the stop carries out a rejection at SG_1.
-fn rejected(sidecar: &Sidecar, stop: &StopRecord) -> bool {
+/// Whether the stop carries out a rejection at SG_1, which is final: the run can only be voided.
+#[must_use]
+pub fn is_rejected(sidecar: &Sidecar, stop: &StopRecord) -> bool {
     let last = sidecar.sovereign_approvals.iter().rev().find(|a| a.gate == GateId::CutAuthz.as_str());
     stop.stage == Stage::AwaitingCutAuthorization.as_str()
         && stop.code == StopReason::Refused.code()

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::digest::Digest;
-use crate::driver::stop_kinds;
+use crate::driver::{is_rejected, stop_kinds};
 use crate::machine::run::{Phase, RunState, Stage};
 use crate::naming::EscalationKind;
 use crate::sidecar::{Mode, PhaseResult, Sidecar, StopRecord};
@@ -133,12 +133,14 @@ pub(super) fn next_after_stop(sidecar: &Sidecar, stop: &StopRecord) -> Vec<Strin
     let run = &sidecar.run_id;
     let mut next = Vec::new();
     let approve = |word: &str| format!("cutter sovereign approve --run-id {run} --for {word}");
+    let ended = |next: &mut Vec<String>| {
+        next.push(approve("void"));
+        next.push(format!("cutter orchestrate void --run-id {run}"));
+        next.push(format!("cutter orchestrate cut --document-id {}", sidecar.document_id));
+    };
     match sidecar.run_state() {
-        Ok(RunState::Failed { at, .. }) if !at.is_enacted() => {
-            next.push(approve("void"));
-            next.push(format!("cutter orchestrate void --run-id {run}"));
-            next.push(format!("cutter orchestrate cut --document-id {}", sidecar.document_id));
-        }
+        Ok(RunState::Failed { at, .. }) if !at.is_enacted() => ended(&mut next),
+        Ok(RunState::Stopped { .. }) if is_rejected(sidecar, stop) => ended(&mut next),
         Ok(RunState::Stopped { .. }) => {
             for kind in stop_kinds(sidecar, stop) {
                 match kind {

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::summary::next_after_stop;
-use crate::driver::is_for_the_next_gate;
+use crate::driver::{is_for_the_next_gate, is_rejected};
 use crate::machine::run::{Phase, RunState, Stage};
 use crate::port::run_store::{LockHolder, StopRequest};
 use crate::sidecar::{Mode, PhaseResult, Sidecar};
@@ -123,6 +123,10 @@ fn settle(sidecar: &Sidecar, state: &RunState, resume: &str, answer: &mut Why) {
                 _ if sidecar.open_stop().is_some_and(|stop| is_for_the_next_gate(sidecar, stop)) => {
                     "what it stands on has changed; resuming takes that up, and the next request says what \
                      changed: its approval accepts it"
+                        .to_owned()
+                }
+                _ if sidecar.open_stop().is_some_and(|stop| is_rejected(sidecar, stop)) => {
+                    "its cut was rejected, for good; a rejected run is voided, then a new one begins"
                         .to_owned()
                 }
                 _ => "it stopped and needs the sovereign's signed word to go on".to_owned(),
