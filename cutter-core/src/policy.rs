@@ -132,6 +132,12 @@ impl Policy {
         }
     }
 
+    /// What this policy says of refusals: who may approve anywhere may refuse everywhere.
+    #[must_use]
+    pub fn of_refusals(&self) -> ApprovalPolicy {
+        Self { only: BTreeMap::new(), ..self.clone() }.at_gate("")
+    }
+
     /// How many different people must approve at a gate.
     #[must_use]
     pub fn needed_at(&self, gate: &str) -> u32 {

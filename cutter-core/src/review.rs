@@ -459,7 +459,7 @@ async fn judge(
         request_sha256_live: request,
     };
     let sha256 = Digest::of(&document);
-    let approval = match verdict_on(facts, &chain.now().at_gate(&asked.ask.gate), sha256) {
+    let approval = match verdict_on(facts, &chain.now().of_refusals(), sha256) {
         Ok(approval) => approval,
         Err(not) => {
             let first = not.0.failures().into_iter().next().cloned();

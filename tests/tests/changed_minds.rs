@@ -257,3 +257,40 @@ fn a_refusal_that_comes_late_is_told_so_when_it_is_signed_and_is_named_when_the_
     assert!(report.contains(&format!("which came late: {filed}")), "{report}");
     d.verify(&run_id);
 }
+
+/// Whoever writes the knowledge base alters copies of a genuine approval where its signature does not see
+/// it: each is passed over, and the run goes on with the genuine one.
+#[test]
+fn a_copy_that_is_stored_otherwise_than_it_was_signed_holds_nothing_up() {
+    let d = Deployment::new();
+    let run_id = parked(&d, "cut");
+    for gate in ["cut", "lifecycle"] {
+        d.approve(&run_id, gate);
+        let word = if gate == "cut" { "SG1-cut-authz" } else { "SG2-lifecycle-authz" };
+        let folder = d.path("kb/knowledge/dev/laws/law-minds");
+        let folder = std::fs::read_dir(folder).unwrap().next().unwrap().unwrap().path();
+        let genuine = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).find(|path| {
+            path.file_name().unwrap().to_string_lossy().starts_with(&format!("{word}-approval"))
+        });
+        let text = std::fs::read_to_string(genuine.unwrap()).unwrap();
+        let line = |field: &str| text.lines().find(|line| line.starts_with(field)).unwrap().to_owned();
+        let signature = "-----BEGIN PGP SIGNATURE-----\n";
+        let altered = [
+            text.replace(&line("rows_digest: "), &format!("{} ", line("rows_digest: "))),
+            text.replace(&line("nonce: "), &format!("- {}", line("nonce: "))),
+            text.replace(&line("decision: "), &format!("{}\t", line("decision: "))),
+            text.replace(&line("expires: "), &format!("- {}", line("expires: "))),
+            text.replace(
+                signature,
+                &format!("{signature}rows_digest: {}\ndecision: reject\n", "0".repeat(64)),
+            ),
+        ];
+        for (n, copy) in altered.iter().enumerate() {
+            assert_ne!(*copy, text);
+            std::fs::write(folder.join(format!("{word}-approval-0{n}.md")), copy).unwrap();
+        }
+        let state = if gate == "cut" { "awaiting_lifecycle_authorization" } else { "closeout_reported" };
+        assert_eq!(d.resume(&run_id).exits(0).state(), state);
+    }
+    d.verify(&run_id);
+}

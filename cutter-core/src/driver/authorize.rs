@@ -329,6 +329,13 @@ impl Run<'_> {
         if self.fence.is_none() || self.committed(effect).await? {
             return Ok(None);
         }
+        // a refusal that was taken, and not carried out for what stopped the run, is
+        if self.intent()?.name == REFUSAL {
+            return self.carry_out_refusal(gate).await;
+        }
+        if self.decided(&ask).is_some_and(|record| record.decision != ReviewVerdict::Approve.as_str()) {
+            return self.begin_refusal(gate, ask.occurrence).await;
+        }
         let heard = self.listen(core::slice::from_ref(&ask), approval_prefix(gate)).await?;
         self.store_answers(&heard.valid).await?;
         match heard.refusal() {

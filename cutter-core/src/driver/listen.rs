@@ -374,7 +374,7 @@ impl Run<'_> {
                         .any(|a| a.approval_kb_id == path && a.sha256 != Some(document.sha256)),
                 request_sha256_live: self.request_sha256(&ask.request_path).await?,
             };
-            let verdict = verdict_on(facts, &chain.now().at_gate(&ask.gate), document.sha256);
+            let verdict = verdict_on(facts, &chain.now().of_refusals(), document.sha256);
             match verdict {
                 Ok(approval) => {
                     let gate = ask.gate.parse().unwrap_or(GateId::FailureEscalation);

@@ -1,6 +1,9 @@
 //! The policy that gates judge by: read from the database and checked, each time anew.
 
+use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
+use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
@@ -61,13 +64,48 @@ pub(crate) async fn observe(
     document: &[u8],
     now: Timestamp,
 ) -> PortResult<SignatureFacts> {
-    let facts = signatures.observe(document, now).await?;
-    match &facts {
+    let facts = match signatures.observe(document, now).await? {
         SignatureFacts::Bad { code, .. } if code == "unknown_key" => {
-            signatures.observe_with(document, &chain.public_keys(), now).await
+            signatures.observe_with(document, &chain.public_keys(), now).await?
         }
-        _ => Ok(facts),
+        facts => facts,
+    };
+    let (SignatureFacts::Good { text, .. } | SignatureFacts::Unsigned { text }) = &facts else {
+        return Ok(facts);
+    };
+    Ok(match read_otherwise(document, text) {
+        Some(detail) => SignatureFacts::Bad { code: "read_otherwise".to_owned(), detail },
+        None => facts,
+    })
+}
+
+/// A signature holds over a text whose lines lost their trailing blanks and leading dashes, and lines that
+/// are not signed stand around it. Whoever reads the bytes as they are stored, as the database does, must
+/// find the same fields; else: the first line that is not the same.
+fn read_otherwise(document: &[u8], text: &str) -> Option<String> {
+    fn field(line: &str) -> Option<&str> {
+        let name = line.split_once(':')?.0.trim_end_matches([' ', '\t']);
+        let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+        (!name.is_empty() && name.bytes().all(is_name)).then_some(name)
     }
+    let Ok(document) = core::str::from_utf8(document) else { return Some("it is no UTF-8".to_owned()) };
+    if document.contains('\0') {
+        return Some("it holds a zero byte".to_owned());
+    }
+    let signed: Vec<&str> = text.lines().map(str::trim_end).filter(|line| field(line).is_some()).collect();
+    let fields: BTreeSet<&str> = signed.iter().filter_map(|line| field(line)).collect();
+    let is_ours = |line: &&str| field(line).is_some_and(|name| fields.contains(name));
+    let bare = |line| str::strip_suffix(line, '\r').unwrap_or(line);
+    let stored: Vec<&str> = document.split('\n').map(bare).filter(is_ours).collect();
+    if stored == signed {
+        return None;
+    }
+    let odd = stored.iter().find(|line| !signed.contains(line));
+    let odd = odd.or_else(|| signed.iter().find(|line| !stored.contains(line)));
+    Some(format!(
+        "it is stored otherwise than it was signed: {}",
+        odd.unwrap_or(&"a line stands there twice")
+    ))
 }
 
 /// What may answer an ask: what is allowed now and was since the head that the ask names. A stop is
@@ -148,6 +186,46 @@ impl Run<'_> {
                 ),
             )),
             _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_otherwise;
+    use alloc::borrow::ToOwned;
+    use alloc::format;
+
+    #[test]
+    fn a_field_that_is_stored_otherwise_than_it_was_signed_is_named() {
+        let text = "# Approval\n\nAllows: nothing else\n\ndecision: approve\nnonce: abc\nexpires: never";
+        let stored = |body: &str| {
+            let (begin, sign) = ("-----BEGIN PGP SIGNED MESSAGE-----", "-----BEGIN PGP SIGNATURE-----");
+            format!(
+                "{begin}\nHash: SHA512\n\n{body}\n{sign}\nComment: by hand\n\nwnUE\n-----END PGP SIGNATURE-----\n"
+            )
+        };
+        for good in [
+            stored(text),
+            stored(text).replace('\n', "\r\n"),
+            text.to_owned(),
+            stored(text).replace("# App", "- # App"),
+        ] {
+            assert_eq!(read_otherwise(good.as_bytes(), text), None, "{good}");
+        }
+        for (before, after, named) in [
+            ("nonce: abc", "nonce: abc ", "nonce: abc "),
+            ("nonce: abc", "nonce: abc\t", "nonce: abc\t"),
+            ("nonce: abc", "- nonce: abc", "nonce: abc"),
+            ("expires: never", "- expires: never", "expires: never"),
+            ("Comment: by hand", "decision: reject", "decision: reject"),
+            ("Comment: by hand", "decision : reject", "decision : reject"),
+            ("Hash: SHA512", "Hash: SHA512\nnonce: abc", "twice"),
+            ("by hand", "\0", "zero byte"),
+        ] {
+            let odd = stored(text).replace(before, after);
+            let said = read_otherwise(odd.as_bytes(), text).unwrap_or_else(|| panic!("{after:?} passes"));
+            assert!(said.contains(named), "{after:?}: {said}");
         }
     }
 }

@@ -310,21 +310,28 @@ fn what_cannot_be_read_or_is_no_answer_blocks_nobody() {
     assert!(s.stored(&run_id).considered.len() <= 20);
 }
 
-/// Drift closes no ask: until the gate asks anew, a refusal of what was asked is carried out.
+/// Drift closes no ask: until the gate asks anew, a refusal of what was asked is carried out, whether it
+/// was there before or came meanwhile.
 #[test]
 fn a_refusal_that_comes_while_the_run_stands_stopped_counts() {
-    for gate in Gate::ALL {
-        for verdict in [Reject, Defer] {
-            let s = Scenario::new(3_700);
-            let (run_id, ask) = s.parked(gate);
+    for (gate, verdict, is_first) in Gate::ALL
+        .into_iter()
+        .flat_map(|gate| [Reject, Defer].map(|verdict| (gate, verdict)))
+        .flat_map(|(gate, verdict)| [true, false].map(|is_first| (gate, verdict, is_first)))
+    {
+        let case = format!("{gate:?} {verdict:?} {is_first}");
+        let s = Scenario::new(3_700);
+        let (run_id, ask) = s.parked(gate);
+        let before = is_first.then(|| file(&s, &ask, 1, verdict));
+        if !is_first {
             let _ = file(&s, &ask, 0, Approve);
-            s.register("# Another text\n\n## Article 1\n\nNewer.\n");
-            assert!(stopped(&s.resumed(&run_id)).code.starts_with("STOP_DRIFT"));
-            let refusal = file(&s, &ask, 1, verdict);
-            let driven = s.resumed(&run_id);
-            assert_eq!(stopped(&driven).code, "STOP_REFUSED", "{gate:?} {verdict:?}");
-            assert!(!relied_on(&s, &run_id, gate));
-            assert!(answers(&s, &run_id, &ask.gate).contains(&(refusal, false)), "{gate:?} {verdict:?}");
         }
+        s.register("# Another text\n\n## Article 1\n\nNewer.\n");
+        assert!(stopped(&s.resumed(&run_id)).code.starts_with("STOP_DRIFT"), "{case}");
+        let refusal = before.unwrap_or_else(|| file(&s, &ask, 1, verdict));
+        let driven = s.resumed(&run_id);
+        assert_eq!(stopped(&driven).code, "STOP_REFUSED", "{case}");
+        assert!(!relied_on(&s, &run_id, gate), "{case}");
+        assert!(answers(&s, &run_id, &ask.gate).contains(&(refusal, false)), "{case}");
     }
 }

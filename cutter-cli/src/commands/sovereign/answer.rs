@@ -102,7 +102,7 @@ pub(crate) fn answer(
         signing.verdict == ReviewVerdict::Approve && !ask.required.contains_key(field::APPROVALS_NEEDED);
     let only = ask.expected_actor.as_deref().filter(|_| is_only);
     let actor = actor(cx, config, pair.as_ref(), ask.expected_actor.as_deref());
-    fits(config, pair.as_ref(), &actor, only)?;
+    fits(config, pair.as_ref(), &actor, only, signing.verdict)?;
     let text = render_approval(ask, signing.verdict, &actor, now, expires, &signing.extra);
     let late = folder.passed(asked).cloned();
     if let Some(passed) = &late {
@@ -179,7 +179,13 @@ fn actor(cx: &Context, config: &Config, pair: Option<&KeyPair>, expected: Option
 
 /// Refuses what the gate would refuse, as far as it can be known here: an answer in another
 /// name than the key's owner's, by someone else than was asked, or by one who may not approve.
-fn fits(config: &Config, pair: Option<&KeyPair>, actor: &str, expected: Option<&str>) -> Result<(), Failure> {
+fn fits(
+    config: &Config,
+    pair: Option<&KeyPair>,
+    actor: &str,
+    expected: Option<&str>,
+    verdict: ReviewVerdict,
+) -> Result<(), Failure> {
     let next = "cutter sovereign approve --run-id RUN --key FILE   (the key of the one who is asked)";
     let refuse = |invariant: &str, expected: String, observed: String| {
         Err(Failure::approval("this answer would not be accepted; nothing was filed")
@@ -198,7 +204,8 @@ fn fits(config: &Config, pair: Option<&KeyPair>, actor: &str, expected: Option<&
     let known = config.sovereigns().next().is_some();
     let may = owner.is_some_and(|owner| config.sovereigns().any(|(name, _)| name.as_str() == owner));
     // A key that this file does not name may be an approver's all the same: the database decides.
-    if known && owner.is_some() && !may {
+    // Who began the run may refuse it, whoever they are.
+    if verdict == ReviewVerdict::Approve && known && owner.is_some() && !may {
         return refuse("approval.signer_pinned", "a sovereign's key".to_owned(), fingerprint.to_string());
     }
     Ok(())
