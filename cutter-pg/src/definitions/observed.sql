@@ -59,7 +59,8 @@ WITH ours AS (
     CROSS JOIN LATERAL (VALUES ('body', f.prosrc), ('owner', r.name), ('security definer', f.prosecdef::text),
         ('settings', pg_catalog.array_to_string(f.proconfig, ';')), ('language', l.lanname::text),
         ('volatility', f.provolatile::text), ('strict', nullif(f.proisstrict::text, 'false')), ('leakproof', nullif(f.proleakproof::text, 'false')),
-        ('kind', nullif(f.prokind::text, 'f')), ('result', pg_catalog.pg_get_function_result(f.oid)),
+        ('kind', nullif(f.prokind::text, 'f')), ('parallel', nullif(f.proparallel::text, 'u')),
+        ('support', nullif(f.prosupport::text, '-')), ('result', pg_catalog.pg_get_function_result(f.oid)),
         ('arguments', pg_catalog.pg_get_function_arguments(f.oid))) AS v(aspect, value)
     UNION ALL
     SELECT 'relation', c.name, v.aspect, v.value
@@ -68,15 +69,26 @@ WITH ours AS (
         ('row security', nullif(c.relrowsecurity::text || ' ' || c.relforcerowsecurity, 'false false')),
         ('definition', CASE WHEN c.relkind IN ('v', 'm') THEN pg_catalog.regexp_replace(
             pg_catalog.pg_get_viewdef(c.oid), '\m\w+\.|\s', '', 'g') END),
+        ('options', CASE WHEN c.relkind IN ('v', 'm') THEN pg_catalog.array_to_string(c.reloptions, ' ') END),
+        ('access method', (SELECT nullif(m.amname, 'heap') FROM pg_catalog.pg_am m WHERE m.oid = c.relam)),
+        ('counts', (SELECT concat_ws(' ', 'by', q.seqincrement, 'from', q.seqmin, 'to', q.seqmax, CASE WHEN q.seqcycle THEN 'and again' END)
+            FROM pg_catalog.pg_sequence q WHERE q.seqrelid = c.oid)),
         ('reads', (SELECT pg_catalog.string_agg(DISTINCT d.refobjid::regclass::text, ' ' ORDER BY d.refobjid::regclass::text)
             FROM pg_catalog.pg_rewrite w JOIN pg_catalog.pg_depend d ON d.objid = w.oid
                 AND d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass
                 AND d.refobjid <> c.oid
             WHERE w.ev_class = c.oid)),
+        -- What is not the server's own: the text above leaves out whose function it is.
+        ('calls', (SELECT pg_catalog.string_agg(DISTINCT i.identity, ' ' ORDER BY i.identity)
+            FROM pg_catalog.pg_rewrite w JOIN pg_catalog.pg_depend d ON d.objid = w.oid
+                AND d.classid = 'pg_catalog.pg_rewrite'::regclass
+                AND d.refclassid IN ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass)
+            CROSS JOIN LATERAL pg_catalog.pg_identify_object(d.refclassid, d.refobjid, 0) i
+            WHERE w.ev_class = c.oid)),
         ('children', (SELECT pg_catalog.string_agg(i.inhrelid::regclass::text, ' ' ORDER BY i.inhrelid::regclass::text)
             FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class k ON k.oid = i.inhrelid
             JOIN pg_catalog.pg_namespace n ON n.oid = k.relnamespace
-            WHERE i.inhparent = c.oid AND n.nspname <> 'cutter_queue_day'))) AS v(aspect, value)
+            WHERE i.inhparent = c.oid AND NOT (n.nspname = 'cutter_queue_day' AND c.name = 'cutter_queue.work_done')))) AS v(aspect, value)
     UNION ALL
     SELECT 'column', c.name || '.' || a.attname, v.aspect, v.value
     FROM classes c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
@@ -130,8 +142,6 @@ WITH ours AS (
     UNION ALL
     SELECT 'policy', c.name || '.' || p.polname, 'command', p.polcmd::text
     FROM classes c JOIN pg_catalog.pg_policy p ON p.polrelid = c.oid
-    UNION ALL
-    SELECT 'event trigger', e.evtname::text, 'enabled', e.evtenabled::text FROM pg_catalog.pg_event_trigger e
 )
 -- A long value is as good as (half) its digest; what is as usual is not said.
 SELECT f.kind, f.object, f.aspect, CASE WHEN length(f.value) > 64 OR f.value ~ '[[:cntrl:]]'
