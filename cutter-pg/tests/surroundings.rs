@@ -374,4 +374,17 @@ fn settings_of_the_server_are_named_before_and_after_they_come_into_force() {
         });
         assert!(is_gone, "{name} undone");
     }
+    // Whoever may write the server's files lets himself in.
+    let file = server.cluster().folder().unwrap().join("data/pg_hba.conf");
+    let rules = std::fs::read_to_string(&file).unwrap();
+    let mut admin = database.client(Login::Admin);
+    for (rule, is_told_elsewhere) in [("local all all trust", true), ("local all cutter_exec peer", false)] {
+        std::fs::write(&file, format!("{rules}{rule}\n")).unwrap();
+        let found = observed(&mut admin, Server::Own).faults;
+        let words = rule.replace("local", "observed local");
+        assert_eq!(named(&found, &words).len(), 1, "{rule}: {found:?}");
+        let given = observed(&mut admin, Server::Given);
+        assert!(given.faults.is_empty());
+        assert_eq!(given.notes.iter().any(|note| note.contains(&words)), is_told_elsewhere, "{given:?}");
+    }
 }

@@ -53,14 +53,15 @@ enum Command {
     /// Stop the private server. Nothing committed is lost; any command starts it again.
     #[command(after_help = "Examples:\n  cutter db stop")]
     Stop,
-    /// Compare everything that is defined with what the migrations make: functions, triggers,
-    /// constraints, indexes, columns, views, policies, owners and grants; and what stands around
-    /// them with what a new database has: settings, roles, code of others that ours would run, rights
-    /// handed out elsewhere, views and publications over our tables.
+    /// Compare everything that is defined, and what stands around it, with what the migrations make.
+    ///
+    /// Defined are functions, triggers, constraints, indexes, columns, views, policies, owners and grants.
+    /// Around it stand settings, roles, code of others that ours would run, rights handed out elsewhere,
+    /// views and publications over our tables.
     ///
     /// Each difference is named with its object, what is expected and what is there, and with the SQL that
-    /// undoes it where there is some. What a database service may have of its own is noted. A run probes
-    /// grants, functions and triggers itself before it asks to cut.
+    /// undoes it where there is some. What a database service has of its own is noted. A run probes grants,
+    /// functions and triggers itself before it asks to cut.
     #[command(after_help = "Examples:\n  cutter db check\n  cutter db check -v")]
     Check,
 }
