@@ -203,6 +203,43 @@ const DAMAGES: &[(&str, &[&str])] = &[
         "ALTER FUNCTION cutter_governance.fn_rows_digest(uuid) PARALLEL SAFE",
         &["fn_rows_digest(uuid): parallel: expected none, observed s"],
     ),
+    // Listed as ever, and not looked for.
+    (
+        "UPDATE pg_class SET relhastriggers = false WHERE oid = 'cutter_governance.run_effect'::regclass",
+        &["relation cutter_governance.run_effect: switched off: expected none, observed triggers"],
+    ),
+    (
+        "UPDATE pg_class SET relchecks = 0 WHERE oid = 'cutter_governance.review_approval'::regclass",
+        &["relation cutter_governance.review_approval: switched off: expected none, observed checks"],
+    ),
+    (
+        "UPDATE pg_class SET relhasindex = false WHERE oid = 'cutter_governance.review_approval'::regclass",
+        &["relation cutter_governance.review_approval: switched off: expected none, observed indexes"],
+    ),
+    (
+        "UPDATE pg_attribute SET atthasdef = false WHERE attrelid = 'cutter_governance.run_effect'::regclass AND attname = 'inserted_by'",
+        &["column cutter_governance.run_effect.inserted_by: switched off: expected none, observed default"],
+    ),
+    (
+        "UPDATE pg_index SET indimmediate = false WHERE indexrelid = 'cutter_governance.g_cut_once'::regclass",
+        &["index cutter_governance.g_cut_once: valid: expected none, observed false"],
+    ),
+    (
+        "UPDATE pg_trigger SET tgfoid = 'suppress_redundant_updates_trigger'::regproc
+         WHERE tgrelid = 'iu_core.unit_anchor'::regclass AND tgisinternal",
+        &["triggers on iu_core.unit_anchor: expected"],
+    ),
+    (
+        "CREATE FUNCTION public.mine(uuid) RETURNS text LANGUAGE sql RETURN 'x';
+         UPDATE pg_proc SET prosqlbody = (SELECT m.prosqlbody FROM pg_proc m WHERE m.oid = 'public.mine'::regproc)
+         WHERE proname = 'fn_rows_digest'",
+        &["function cutter_governance.fn_rows_digest(uuid): parsed body: expected none, observed RETURN"],
+    ),
+    (
+        "CREATE COLLATION public.\"C\" FROM \"POSIX\";
+         ALTER TABLE cutter_queue.job_signal ALTER COLUMN taken_by TYPE text COLLATE public.\"C\"",
+        &["column cutter_queue.job_signal.taken_by: collation", "observed public.\"C\""],
+    ),
     ("CREATE TABLE cutter_run.mine (a int)", &["relation cutter_run.mine is none that cutter made"]),
     ("ALTER TABLE cutter_run.lease SET UNLOGGED", &["relation cutter_run.lease: persistence: expected none, observed u"]),
 ];

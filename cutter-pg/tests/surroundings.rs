@@ -127,6 +127,18 @@ const DAMAGES: &[(&str, &str, Mend)] = &[
     ),
     ("CREATE TRIGGER mine BEFORE INSERT ON pg_catalog.pg_seclabel FOR EACH ROW EXECUTE FUNCTION suppress_redundant_updates_trigger()", "relation pg_seclabel of the server: expected no trigger", Nothing),
     ("ALTER TABLE pg_catalog.pg_seclabel ENABLE ROW LEVEL SECURITY", "relation pg_seclabel of the server: expected no row security", Nothing),
+    (
+        "CREATE FUNCTION public.less(text, name) RETURNS bool LANGUAGE sql IMMUTABLE AS 'SELECT false';
+         CREATE OPERATOR public.<<<< (LEFTARG = text, RIGHTARG = name, FUNCTION = public.less);
+         ALTER OPERATOR FAMILY pg_catalog.datetime_ops USING btree ADD OPERATOR 1 public.<<<< (text, name)",
+        "of pg_catalog.datetime_ops USING btree is none that the server brings along",
+        Nothing,
+    ),
+    (
+        "UPDATE pg_aggregate SET aggtransfn = 'int8dec' WHERE aggfnoid = 'count()'::regprocedure",
+        "pg_catalog.count(): expected as the server was made with, observed a change since",
+        Nothing,
+    ),
     // rights
     ("GRANT EXECUTE ON FUNCTION pg_catalog.pg_read_file(text) TO cutter_ro", "function pg_read_file(text) of the server: expected no EXECUTE for cutter_ro", Touched),
     ("GRANT EXECUTE ON FUNCTION pg_catalog.lo_import(text) TO PUBLIC", "function lo_import(text) of the server: expected no EXECUTE for PUBLIC", Touched),

@@ -21,26 +21,30 @@ WHERE f.prosecdef AND f.proowner IN (SELECT m.oid FROM mighty m) AND EXISTS (SEL
 UNION ALL
 -- What is found before everything else: every path begins with pg_catalog.
 SELECT CASE WHEN x.extension IS NULL THEN 'bad' ELSE 'own' END,
-    i.type || ' ' || i.identity || coalesce(' (extension ' || x.extension || ')', '') || ' is none that the server brings along',
-    pg_catalog.format('DROP %s %s', pg_catalog.upper(i.type), i.identity)
+    CASE WHEN i.identity LIKE i.type || ' %' OR s.is_part THEN '' ELSE i.type || ' ' END || i.identity || coalesce(' (extension ' || x.extension || ')', '') || ' is none that the server brings along',
+    CASE WHEN NOT s.is_part THEN pg_catalog.format('DROP %s %s', pg_catalog.upper(i.type), i.identity) END
 FROM (
-    SELECT 'pg_catalog.pg_proc'::regclass AS classid, p.oid AS objid FROM pg_catalog.pg_proc p
+    SELECT 'pg_catalog.pg_proc'::regclass AS classid, p.oid AS objid, false AS is_part FROM pg_catalog.pg_proc p
         WHERE p.oid >= 16384 AND p.pronamespace = 'pg_catalog'::regnamespace
     UNION ALL
-    SELECT 'pg_catalog.pg_operator'::regclass, o.oid FROM pg_catalog.pg_operator o
+    SELECT 'pg_catalog.pg_operator'::regclass, o.oid, false FROM pg_catalog.pg_operator o
         WHERE o.oid >= 16384 AND o.oprnamespace = 'pg_catalog'::regnamespace
     UNION ALL
-    SELECT 'pg_catalog.pg_class'::regclass, c.oid FROM pg_catalog.pg_class c
+    SELECT 'pg_catalog.pg_class'::regclass, c.oid, false FROM pg_catalog.pg_class c
         WHERE c.oid >= 16384 AND c.relnamespace = 'pg_catalog'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'm', 'f', 'S')
     UNION ALL
-    SELECT 'pg_catalog.pg_type'::regclass, t.oid FROM pg_catalog.pg_type t
+    SELECT 'pg_catalog.pg_type'::regclass, t.oid, false FROM pg_catalog.pg_type t
         WHERE t.oid >= 16384 AND t.typnamespace = 'pg_catalog'::regnamespace AND t.typrelid = 0 AND t.typcategory <> 'A'
     UNION ALL
     -- between the server's own types, or for all of them
-    SELECT 'pg_catalog.pg_cast'::regclass, c.oid FROM pg_catalog.pg_cast c
+    SELECT 'pg_catalog.pg_cast'::regclass, c.oid, false FROM pg_catalog.pg_cast c
         WHERE c.oid >= 16384 AND c.castsource < 16384 AND c.casttarget < 16384
     UNION ALL
-    SELECT 'pg_catalog.pg_conversion'::regclass, c.oid FROM pg_catalog.pg_conversion c WHERE c.oid >= 16384 AND c.condefault
+    SELECT 'pg_catalog.pg_conversion'::regclass, c.oid, false FROM pg_catalog.pg_conversion c WHERE c.oid >= 16384 AND c.condefault
+    UNION ALL
+    SELECT 'pg_catalog.pg_amop'::regclass, a.oid, true FROM pg_catalog.pg_amop a WHERE a.oid >= 16384 AND a.amopfamily < 16384
+    UNION ALL
+    SELECT 'pg_catalog.pg_amproc'::regclass, a.oid, true FROM pg_catalog.pg_amproc a WHERE a.oid >= 16384 AND a.amprocfamily < 16384
 ) s
 CROSS JOIN LATERAL pg_catalog.pg_identify_object(s.classid, s.objid, 0) i
 LEFT JOIN members_of_extensions x ON x.classid = s.classid AND x.objid = s.objid
@@ -60,6 +64,9 @@ CROSS JOIN (
     UNION ALL SELECT a.tableoid, a.oid, a.xmin FROM pg_catalog.pg_amop a WHERE a.oid < 16384
     UNION ALL SELECT a.tableoid, a.oid, a.xmin FROM pg_catalog.pg_amproc a WHERE a.oid < 16384
     UNION ALL SELECT c.tableoid, c.oid, c.xmin FROM pg_catalog.pg_conversion c WHERE c.oid < 16384
+    UNION ALL SELECT o.tableoid, o.oid, o.xmin FROM pg_catalog.pg_opclass o WHERE o.oid < 16384
+    UNION ALL SELECT a.tableoid, a.oid, a.xmin FROM pg_catalog.pg_am a WHERE a.oid < 16384
+    UNION ALL SELECT 'pg_catalog.pg_proc'::regclass, a.aggfnoid, a.xmin FROM pg_catalog.pg_aggregate a WHERE a.aggfnoid < 16384
 ) s
 CROSS JOIN LATERAL pg_catalog.pg_identify_object(s.classid, s.objid, 0) i
 WHERE s.changed::text::bigint > 2 AND pg_catalog.age(s.changed) < made.age
