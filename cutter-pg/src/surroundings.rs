@@ -113,7 +113,8 @@ impl Surroundings {
             }
         }
         found.faults.sort_by(|a, b| a.what.cmp(&b.what));
-        found.notes.sort();
+        // What was found comes before what was not looked at.
+        found.notes.sort_by_key(|note| (note.starts_with("not looked at"), note.clone()));
         shorten(&mut found.notes);
         Ok(found)
     }
