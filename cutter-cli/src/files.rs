@@ -46,3 +46,25 @@ fn read(path: &Path, max: u64, rule: &str) -> Result<Vec<u8>, Failure> {
 fn refused(path: &Path, error: &FileError) -> Failure {
     Failure::usage(format!("cannot {} {}: {}", error.op, path.display(), error.detail))
 }
+
+/// A path as one word of a command to type.
+pub(crate) fn word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+@=:,".contains(c);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text;
+    }
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_one_word() {
+        for (path, typed) in [("/a/b-c.d", "/a/b-c.d"), ("/a b", "'/a b'"), ("/it's;", "'/it'\\''s;'")] {
+            assert_eq!(word(Path::new(path)), typed);
+        }
+    }
+}

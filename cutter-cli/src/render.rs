@@ -61,11 +61,15 @@ impl Out {
         self
     }
 
-    /// A command to type, complete.
+    /// A command to type, complete; also one that follows another.
     fn complete(&self, command: &str) -> String {
-        match command.strip_prefix("cutter ") {
+        let (before, own) = match command.split_once("&& cutter ") {
+            Some((before, rest)) => (format!("{before}&& "), Some(rest)),
+            None => (String::new(), command.strip_prefix("cutter ")),
+        };
+        match own {
             Some(rest) if !self.place.is_empty() && !rest.starts_with("--") => {
-                format!("cutter{} {rest}", self.place)
+                format!("{before}cutter{} {rest}", self.place)
             }
             _ => command.to_owned(),
         }

@@ -27,7 +27,7 @@ mod place;
 mod postmaster;
 mod user;
 
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -271,6 +271,18 @@ impl PrivateCluster {
     /// As [`Self::dsn`].
     pub fn admin_dsn(&self) -> Result<Dsn, ClusterError> {
         self.dsn(Login::Admin)
+    }
+
+    /// Whether another user than the home's own runs the server from a folder inside it, and so must get
+    /// through: closing the home to others would then stop the server.
+    #[must_use]
+    pub fn is_entered_through_home(&self) -> bool {
+        let owner = |path: &Path| std::fs::metadata(path).map(|meta| meta.uid()).ok();
+        Place::read(&self.home).is_ok_and(|place| {
+            let data = place.data();
+            let (home, server) = (owner(&self.home), owner(&data));
+            data.starts_with(&self.home) && server.is_some() && server != home
+        })
     }
 
     fn lock(&self) -> Result<FileLock, ClusterError> {

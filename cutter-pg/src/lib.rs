@@ -10,6 +10,7 @@
 //! - [`run_store`]: the state of runs, shared by workers
 //! - [`migrate`], [`migrations`]: forward-only schema changes
 //! - [`definitions`]: whether the schema is what the migrations made
+//! - [`surroundings`]: whether anything around it makes it behave otherwise
 //! - [`policy`]: the administrator's side of the policy's chain
 //! - [`backup`], [`restore`]: a document's or the database's archive, and its way back
 //! - [`error`]: SQLSTATE to port errors
@@ -40,6 +41,7 @@ mod run_rows;
 pub mod run_store;
 mod statement;
 mod strays;
+pub mod surroundings;
 mod survey;
 #[cfg(feature = "testing")]
 pub mod testing;

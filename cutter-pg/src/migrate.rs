@@ -1,7 +1,7 @@
 //! Forward-only schema changes, checksummed, safe under two concurrent runners.
 //!
 //! Each migration and its record commit together, one transaction each, all under one
-//! advisory lock of the database; a second runner waits and then finds nothing to do. What
+//! advisory lock of the database; a second runner waits, for a minute, and then finds nothing to do. What
 //! was applied is never applied again and never edited: its sha256 is compared every time. A
 //! schema newer than this binary knows is refused.
 //!
@@ -14,6 +14,7 @@ mod moves;
 mod roles;
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use postgres::{Client, Transaction};
 use sha2::{Digest as _, Sha256};
@@ -146,13 +147,11 @@ pub enum MigrateError {
         name: String,
     },
     /// Another runner holds the lock for too long.
-    #[error(
-        "the lock of migrations has been held for {seconds} s by {holder}; try again later, or end that session"
-    )]
+    #[error("nothing was migrated: the lock of migrations was held for {seconds} s by {holder}")]
     Busy {
         /// How long we waited.
         seconds: u64,
-        /// Who holds it: server process, login and application. Anybody can.
+        /// Who holds it: server process, login, application, since when, and what ends it. Anybody can.
         holder: String,
     },
     /// Somebody is at work who knows the schema as it stands.
@@ -185,6 +184,8 @@ impl From<postgres::Error> for MigrateError {
 #[derive(Debug, Clone, Copy)]
 pub struct Migrator<'a> {
     list: &'a [Migration],
+    /// How long one runner waits for another.
+    wait: Duration,
 }
 
 impl Migrator<'static> {
@@ -208,7 +209,14 @@ impl<'a> Migrator<'a> {
                 return Err(MigrateError::List { expected, found: migration.version });
             }
         }
-        Ok(Self { list })
+        Ok(Self { list, wait: Duration::from_secs(60) })
+    }
+
+    /// Waits so long for another runner; a minute unless told.
+    #[must_use]
+    pub const fn waiting(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
     }
 
     /// The digest that a fully migrated database has: [`MigrationStatus::checksums_digest`].
@@ -241,7 +249,7 @@ impl<'a> Migrator<'a> {
     /// # Errors
     /// As [`MigrateError`] says; what was applied before the failure stays.
     pub fn run(&self, client: &mut Client) -> Result<Vec<u32>, MigrateError> {
-        let mut lock = MigrationLock::take(client)?;
+        let mut lock = MigrationLock::take(client, self.wait)?;
         let outcome = self.run_locked(lock.client());
         let released = lock.release();
         let applied = outcome?;
@@ -271,7 +279,7 @@ impl<'a> Migrator<'a> {
     /// # Errors
     /// As [`Self::run`].
     pub fn dry_run(&self, client: &mut Client) -> Result<Vec<u32>, MigrateError> {
-        let mut lock = MigrationLock::take(client)?;
+        let mut lock = MigrationLock::take(client, self.wait)?;
         let outcome = self.dry_run_locked(lock.client());
         let released = lock.release();
         let pending = outcome?;
@@ -479,10 +487,8 @@ mod tests {
 
     #[test]
     fn lines_are_counted_in_characters() {
-        let sql = "-- ế\nSELECT 1;\nSELEC 2;";
-        assert_eq!(line_at(sql, 1), 1);
-        assert_eq!(line_at(sql, 6), 2);
-        assert_eq!(line_at(sql, 16), 3);
+        let lines = [1, 6, 16].map(|at| line_at("-- ế\nSELECT 1;\nSELEC 2;", at));
+        assert_eq!(lines, [1, 2, 3]);
     }
 
     #[test]

@@ -288,6 +288,27 @@ fn a_home_of_an_ordinary_user_gets_a_server_of_that_user() {
 }
 
 #[test]
+fn whoever_closes_a_home_is_told_that_the_servers_user_goes_through_it() {
+    if !is_root() {
+        eprintln!("not root: the server's user is this user, nothing to test here");
+        return;
+    }
+    let closed = Home::with_mode(0o700);
+    closed.cluster().start().unwrap();
+    assert!(!closed.cluster().is_entered_through_home(), "the server is elsewhere");
+    let home = Home::with_mode(0o755);
+    assert!(!home.cluster().is_entered_through_home(), "there is no server yet");
+    let cluster = home.cluster();
+    cluster.start().unwrap();
+    assert!(cluster.is_entered_through_home());
+    // As closed as it may be: the server starts, and is reached.
+    std::fs::set_permissions(&home.path, std::fs::Permissions::from_mode(0o711)).unwrap();
+    cluster.stop().unwrap();
+    cluster.start().unwrap();
+    assert_eq!(ask(&cluster, Login::Ro, "SELECT 'up'::text"), "up");
+}
+
+#[test]
 fn a_long_path_gets_a_short_socket() {
     let mut home = Home::new();
     let long = home.path.join("n".repeat(60)).join("m".repeat(60));

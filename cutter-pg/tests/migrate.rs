@@ -1,6 +1,8 @@
 //! Migrations: once, in order, whole, and only forward.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::time::{Duration, Instant};
+
 use cutter_pg::login::{Login, LoginPasswords};
 use cutter_pg::migrate::{MigrateError, Migration, Migrator, OWNER_ROLE, ensure_logins};
 use cutter_pg::testing::{TestDatabase, TestServer};
@@ -164,6 +166,62 @@ fn runners_at_once_apply_each_one_once() {
     let mut all: Vec<u32> = applied.concat();
     all.sort_unstable();
     assert_eq!(all, [1, 2], "{applied:?}");
+}
+
+/// The lock of migrations as some other program could hold it: by its number, in this database.
+fn key() -> i64 {
+    let database = empty();
+    let mut runner = database.client(Login::Admin);
+    let pid: i32 = runner.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+    let list = [Migration { version: 1, name: "one", sql: "SELECT pg_sleep(0.5)" }];
+    std::thread::scope(|scope| {
+        scope.spawn(|| Migrator::new(&list).unwrap().run(&mut runner).unwrap());
+        let mut looker = database.client(Login::Admin);
+        loop {
+            let row = looker.query_opt(
+                "SELECT classid::bigint << 32 | objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND pid = $1",
+                &[&pid],
+            );
+            if let Some(row) = row.unwrap() {
+                return row.get(0);
+            }
+        }
+    })
+}
+
+#[test]
+fn a_lock_that_others_hold_is_waited_for_briefly_and_named_with_what_ends_it() {
+    let key = key();
+    let database = empty();
+    let mut other = database.client(Login::Exec);
+    other.batch_execute("SET application_name = 'another program'").unwrap();
+    let list = [ONE];
+    let migrator = Migrator::new(&list).unwrap().waiting(Duration::from_millis(300));
+    // What others number alike is not ours: halves, another database, a key of 32 bits.
+    let [high, low] = [key >> 32, key & 0xffff_ffff].map(|half| i32::try_from(half).unwrap_or(1));
+    other.execute("SELECT pg_advisory_lock($1, $2)", &[&high, &low]).unwrap();
+    other.execute("SELECT pg_advisory_lock($1)", &[&i64::from(low)]).unwrap();
+    assert_eq!(migrator.dry_run(&mut database.client(Login::Admin)).unwrap(), [1]);
+    for lock in ["pg_advisory_lock", "pg_advisory_lock_shared"] {
+        other.execute(&format!("SELECT {lock}($1)"), &[&key]).unwrap();
+        let began = Instant::now();
+        let error = migrator.run(&mut database.client(Login::Admin)).unwrap_err();
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+        let said = error.to_string();
+        for word in
+            ["login cutter_exec", "application 'another program'", "connected since 20", "idle since 20"]
+        {
+            assert!(matches!(error, MigrateError::Busy { .. }) && said.contains(word), "{word}: {said}");
+        }
+        let end = said.split_once("which ").and_then(|(_, end)| end.split_once(" ends")).unwrap().0;
+        // A login without rights is told as much as it may know, and waits as briefly.
+        let refused = migrator.run(&mut database.client(Login::Ro)).unwrap_err().to_string();
+        assert!(refused.contains(end), "{refused}");
+        database.client(Login::Admin).execute(end, &[]).unwrap();
+        other = database.client(Login::Exec);
+        other.batch_execute("SET application_name = 'another program'").unwrap();
+        assert!(migrator.run(&mut database.client(Login::Admin)).is_ok(), "once it has gone");
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@ use cutter_pg::dsn::Dsn;
 use cutter_pg::error::PgError;
 use cutter_pg::login::{Login, LoginPasswords};
 use cutter_pg::migrate::{MigrateError, MigrationStatus, Migrator, ensure_logins};
+use cutter_pg::surroundings::{Server, Surroundings};
 use futures_executor::block_on;
 use serde_json::json;
 
@@ -52,11 +53,15 @@ enum Command {
     /// Stop the private server. Nothing committed is lost; any command starts it again.
     #[command(after_help = "Examples:\n  cutter db stop")]
     Stop,
-    /// Compare everything that is defined with what the migrations make: functions, triggers,
-    /// constraints, indexes, columns, views, policies, owners and grants.
+    /// Compare everything that is defined, and what stands around it, with what the migrations make.
     ///
-    /// Each difference is named with its object, what is expected and what is there. A run probes
-    /// grants, functions and triggers itself before it asks to cut.
+    /// Defined are functions, triggers, constraints, indexes, columns, views, policies, owners and grants.
+    /// Around it stand settings, roles, code of others that ours would run, rights handed out elsewhere,
+    /// views and publications over our tables.
+    ///
+    /// Each difference is named with its object, what is expected and what is there, and with the SQL that
+    /// undoes it where there is some. What a database service has of its own is noted. A run probes grants,
+    /// functions and triggers itself before it asks to cut.
     #[command(after_help = "Examples:\n  cutter db check\n  cutter db check -v")]
     Check,
 }
@@ -70,7 +75,7 @@ impl From<PgError> for Failure {
 impl From<MigrateError> for Failure {
     fn from(error: MigrateError) -> Self {
         let next = match error {
-            MigrateError::AtWork { .. } => "cutter db migrate",
+            MigrateError::AtWork { .. } | MigrateError::Busy { .. } => "cutter db migrate",
             _ => "cutter db status",
         };
         Self::stopped("STOP_SCHEMA_MISMATCH", error.to_string()).next(next)
@@ -162,13 +167,24 @@ fn migrate(cx: &Context, config: &Config, dry_run: bool) -> Outcome {
     cx.out.result(people, &json!({ "applied": applied, "dry_run": dry_run, "founded": founded }))
 }
 
-/// How database and program compare, read by whoever may read it.
-pub(crate) fn migration_status(config: &Config) -> Result<MigrationStatus, Failure> {
-    let logins = [Login::Admin, Login::Ro];
-    let found = wire::connections(config, &logins)?;
+/// A session of whoever sees most of those that are configured.
+fn looking(config: &Config) -> Result<Connection, Failure> {
+    let found = wire::connections(config, &[Login::Admin, Login::Ro])?;
     let dsn = found.into_iter().next().map(|(_, dsn)| dsn);
     let dsn = dsn.ok_or_else(|| Failure::usage("no connection is configured"))?;
-    let connection = block_on(Connection::open(dsn, SessionSettings::admin()))?;
+    Ok(block_on(Connection::open(dsn, SessionSettings::reader()))?)
+}
+
+/// What stands around the schema.
+pub(crate) fn surroundings(config: &Config) -> Result<Surroundings, Failure> {
+    let server = if config.is_private_database() { Server::Own } else { Server::Given };
+    let connection = looking(config)?;
+    Ok(block_on(connection.run(move |client| Surroundings::observed(client, server)))?)
+}
+
+/// How database and program compare, read by whoever may read it.
+pub(crate) fn migration_status(config: &Config) -> Result<MigrationStatus, Failure> {
+    let connection = looking(config)?;
     Ok(block_on(connection.run(|client| Ok(Migrator::shipped().and_then(|m| m.status(client)))))??)
 }
 
@@ -272,6 +288,10 @@ fn check(cx: &Context, config: &Config) -> Outcome {
     let snapshot = block_on(database.grants())?;
     let (definitions, mut faults) = block_on(database.definition_faults())?;
     faults.extend(grant_faults(&snapshot));
+    let around = surroundings(config)?;
+    let undo: Vec<Option<&str>> =
+        faults.iter().map(|_| None).chain(around.faults.iter().map(|f| f.undo.as_deref())).collect();
+    faults.extend(around.faults.iter().map(|fault| fault.what.clone()));
     let exit = if faults.is_empty() { Exit::DONE } else { Exit::FAILED };
     let people = || {
         let mut text = String::new();
@@ -281,8 +301,14 @@ fn check(cx: &Context, config: &Config) -> Outcome {
                 text.push_str(&format!("{word} {}\n", fact.name));
             }
         }
-        for fault in &faults {
+        for note in &around.notes {
+            text.push_str(&format!("{} {note}\n", paint(WARN, "note")));
+        }
+        for (fault, undo) in faults.iter().zip(&undo) {
             text.push_str(&format!("{} {fault}\n", paint(BAD, "bad")));
+            if let Some(undo) = undo {
+                text.push_str(&format!("    {} {undo}\n", paint(HEAD, "undo:")));
+            }
         }
         if faults.is_empty() {
             text.push_str(&format!(
@@ -291,7 +317,9 @@ fn check(cx: &Context, config: &Config) -> Outcome {
                 snapshot.facts.len()
             ));
         } else {
-            text.push_str("the administrator undoes this, or restores a dump into a new database\n");
+            text.push_str(
+                "the administrator undoes this (by the SQL, where some is named), or restores a dump anew\n",
+            );
             text.push_str(&format!("{} cutter backup --help\n", paint(HEAD, "next:")));
         }
         text
@@ -300,7 +328,8 @@ fn check(cx: &Context, config: &Config) -> Outcome {
         exit,
         people,
         &json!({
-            "ok": faults.is_empty(), "definitions": definitions, "faults": faults, "snapshot": snapshot,
+            "ok": faults.is_empty(), "definitions": definitions, "faults": faults, "undo": undo,
+            "notes": around.notes, "snapshot": snapshot,
         }),
     )
 }

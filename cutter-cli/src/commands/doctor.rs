@@ -23,6 +23,7 @@ use crate::commands::db;
 use crate::config::{Config, RunsIn, VARIABLES};
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
+use crate::files::word;
 use crate::render::{BAD, GOOD, HEAD, WARN, paint};
 use crate::wire;
 
@@ -124,19 +125,24 @@ fn look(config: &Config, findings: &mut Findings) {
             "cutter init",
         ),
     }
-    folder("home", &config.home, findings);
+    folder("home", &config.home, wire::home_mode(config), findings);
     if config.is_review_host() {
         return review_host(config, findings);
     }
     if config.runs == RunsIn::File || config.backup_url.is_none() {
-        folder(if config.runs == RunsIn::File { "runs" } else { "backups" }, &config.runs_dir, findings);
+        folder(
+            if config.runs == RunsIn::File { "runs" } else { "backups" },
+            &config.runs_dir,
+            0o700,
+            findings,
+        );
     }
     if config.runs == RunsIn::Pg {
         shared_places(config, findings);
     }
     match &config.kb_url {
         Some(url) => store("knowledge base", url, findings),
-        None => folder("knowledge base", &config.kb_dir, findings),
+        None => folder("knowledge base", &config.kb_dir, 0o700, findings),
     }
     if let Some(url) = &config.backup_url {
         store("backups", url, findings);
@@ -205,7 +211,8 @@ fn variables_of(url: &str) -> &'static str {
     }
 }
 
-fn folder(name: &str, path: &Path, findings: &mut Findings) {
+/// A folder that others have no business in, beyond what `closed` leaves them.
+fn folder(name: &str, path: &Path, closed: u32, findings: &mut Findings) {
     let meta = match std::fs::metadata(path) {
         Ok(meta) if meta.is_dir() => meta,
         Ok(_) => {
@@ -218,9 +225,9 @@ fn folder(name: &str, path: &Path, findings: &mut Findings) {
         }
     };
     let mode = meta.permissions().mode() & 0o777;
-    if mode & 0o077 != 0 {
+    if mode & !closed != 0 {
         let detail = format!("{} is open to others (mode {mode:04o})", path.display());
-        findings.add(Status::Warn, name, detail, format!("chmod 700 {}", path.display()));
+        findings.add(Status::Warn, name, detail, format!("chmod {closed:o} {}", word(path)));
     }
     if rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_err() {
         let detail = format!("{} cannot be written", path.display());
@@ -246,9 +253,10 @@ fn user() -> String {
 
 fn keys(config: &Config, findings: &mut Findings) {
     for (name, path) in [("executor key", &config.keys.executor), ("verifier key", &config.keys.verifier)] {
-        match wire::read_seed(path) {
-            Ok(_) => findings.ok(name, path.display().to_string()),
-            Err(failure) => findings.failure(name, &failure),
+        match (wire::read_seed(path), wire::public_half_differs(path)) {
+            (Err(failure), _) => findings.failure(name, &failure),
+            (Ok(_), Some((what, fix))) => findings.add(Status::Bad, name, what, fix),
+            (Ok(_), None) => findings.ok(name, path.display().to_string()),
         }
     }
     let seeds = (wire::read_seed(&config.keys.executor), wire::read_seed(&config.keys.verifier));
@@ -393,24 +401,8 @@ fn postgres(config: &Config, findings: &mut Findings) {
     if !config.is_private_database() && !config.dsns.contains_key(&Login::Review) {
         findings.ok("decisions", "another host stores them (cutter worker --duty review); runs wait for it");
     }
-    let definitions = wire::reader(config).and_then(|database| Ok(block_on(database.definition_faults())?));
-    match definitions {
-        Err(failure) => findings.failure("definitions", &failure),
-        Ok((count, faults)) if faults.is_empty() => {
-            findings.ok("definitions", format!("{count} as the migrations made them"));
-        }
-        Ok((_, faults)) => {
-            let more =
-                if faults.len() > 3 { format!("; and {} more", faults.len() - 3) } else { String::new() };
-            let first: Vec<&str> = faults.iter().take(3).map(String::as_str).collect();
-            findings.add(
-                Status::Bad,
-                "definitions",
-                format!("{}{more}", first.join("; ")),
-                "cutter db check",
-            );
-        }
-    }
+    trust::definitions(config, findings);
+    trust::surroundings(config, findings);
     let grants = wire::reader(config).and_then(|database| Ok(block_on(database.grants())?));
     match grants {
         Err(failure) => findings.failure("grants", &failure),

@@ -1,5 +1,7 @@
 //! `cutter duty-key`: the keys that executor and verifier sign with.
 
+use std::path::Path;
+
 use clap::{Args, Subcommand, ValueEnum};
 use cutter_core::policy::Change;
 use cutter_core::port::signer::Duty;
@@ -68,7 +70,12 @@ pub(crate) fn run(cx: &Context, args: &DutyKeyArgs) -> Outcome {
         let duty = args.duty.duty();
         let public_key = match &args.public_key {
             Some(key) => key.to_ascii_lowercase(),
-            None => own(&config, duty)?,
+            None => {
+                if let Some((what, fix)) = wire::public_half_differs(seed(&config, duty)) {
+                    cx.out.warn(format!("{what}; the seed counts; fix: {fix}"));
+                }
+                own(&config, duty)?
+            }
         };
         Ok::<_, Failure>(if is_rotation {
             Change::DutyKeyRotated { duty, public_key }
@@ -84,11 +91,15 @@ pub(crate) fn run(cx: &Context, args: &DutyKeyArgs) -> Outcome {
     policy::write(cx, &config, Draft { changes: vec![change], keys: Vec::new() }, word)
 }
 
-fn own(config: &Config, duty: Duty) -> Result<String, Failure> {
-    wire::duty_public_key(match duty {
+fn seed(config: &Config, duty: Duty) -> &Path {
+    match duty {
         Duty::Executor => &config.keys.executor,
         Duty::Verifier => &config.keys.verifier,
-    })
+    }
+}
+
+fn own(config: &Config, duty: Duty) -> Result<String, Failure> {
+    wire::duty_public_key(seed(config, duty))
 }
 
 fn list(cx: &Context, config: &Config) -> Outcome {
@@ -104,10 +115,16 @@ fn list(cx: &Context, config: &Config) -> Outcome {
             (_, true) => paint(GOOD, "signs"),
             (_, false) => paint(BAD, "would not sign: another key is registered"),
         };
+        let differs = wire::public_half_differs(seed(config, duty));
+        let word = match &differs {
+            Some((what, fix)) => format!("{word}; {}; fix: {fix}", paint(BAD, what)),
+            None => word,
+        };
         let shown = |key: Option<&str>| key.unwrap_or("none").to_owned();
         rows.push(vec![duty.as_str().to_owned(), shown(registered), shown(here.as_deref()), word]);
         machine.push(json!({
             "duty": duty.as_str(), "registered": registered, "here": here, "signs": is_same,
+            "public_file": differs.map(|(what, fix)| json!({ "what": what, "fix": fix })),
             "earlier": now.duty_keys.iter().filter(|k| k.duty == duty).map(|k| &k.public_key).collect::<Vec<_>>(),
         }));
     }

@@ -99,12 +99,12 @@ pub(crate) fn init(cx: &Context, args: &InitArgs) -> Result<Vec<Made>, Failure> 
             )));
     }
     let mut made = Vec::new();
-    folder(&config.home, "home", &mut made)?;
+    folder(&config.home, "home", wire::home_mode(&config), &mut made)?;
     let keys = config.home.join("keys");
-    folder(&keys, "keys", &mut made)?;
-    folder(&config.runs_dir, "runs", &mut made)?;
+    folder(&keys, "keys", 0o700, &mut made)?;
+    folder(&config.runs_dir, "runs", 0o700, &mut made)?;
     if config.kb_url.is_none() {
-        folder(&config.kb_dir, "knowledge base", &mut made)?;
+        folder(&config.kb_dir, "knowledge base", 0o700, &mut made)?;
     }
     seed(&config.keys.executor, "executor key", &mut made)?;
     seed(&config.keys.verifier, "verifier key", &mut made)?;
@@ -168,7 +168,7 @@ fn admit(config: &Config, name: &str) -> Result<bool, Failure> {
     Ok(true)
 }
 
-fn folder(path: &Path, what: &'static str, made: &mut Vec<Made>) -> Result<(), Failure> {
+fn folder(path: &Path, what: &'static str, closed: u32, made: &mut Vec<Made>) -> Result<(), Failure> {
     let is_new = !path.exists();
     if is_new {
         std::fs::DirBuilder::new()
@@ -178,8 +178,8 @@ fn folder(path: &Path, what: &'static str, made: &mut Vec<Made>) -> Result<(), F
             .map_err(|e| Failure::io("create", path, &e))?;
     } else if what == "home" || what == "keys" {
         let mode = std::fs::metadata(path).map_err(|e| Failure::io("read", path, &e))?.permissions().mode();
-        if mode & 0o077 != 0 {
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))
+        if mode & 0o777 & !closed != 0 {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(closed))
                 .map_err(|e| Failure::io("close", path, &e))?;
         }
     }

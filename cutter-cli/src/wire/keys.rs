@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 use super::now;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::files::read_small;
+use crate::files::{read_small, word};
 
 /// Reads a secret file. One that others can read is refused: it is no secret any more.
 fn read_secret(path: &Path) -> Result<Zeroizing<Vec<u8>>, Failure> {
@@ -116,13 +116,14 @@ pub(crate) fn public_half(seed: &Path) -> PathBuf {
     seed.with_extension("public")
 }
 
-/// The public key of a duty as 64 hexadecimal digits: from its own file, else from the seed.
+/// The public key that a duty signs with, as 64 hexadecimal digits: the seed's. What the file beside it
+/// says counts only where there is no seed, for whoever verifies without secrets.
 pub(crate) fn duty_public_key(seed: &Path) -> Result<String, Failure> {
     let path = public_half(seed);
-    let Some(text) = read_small(&path).ok().and_then(|bytes| String::from_utf8(bytes).ok()) else {
+    if seed.exists() || !path.exists() {
         return Ok(super::hex(read_seed(seed)?.verifying_key().as_bytes()));
-    };
-    let key = text.trim().to_ascii_lowercase();
+    }
+    let key = public_text(&path)?;
     if key.len() == 64 && key.bytes().all(|b| b.is_ascii_hexdigit()) {
         return Ok(key);
     }
@@ -131,6 +132,23 @@ pub(crate) fn duty_public_key(seed: &Path) -> Result<String, Failure> {
         "64 hexadecimal digits",
         format!("{} characters", key.len()),
     ))
+}
+
+fn public_text(path: &Path) -> Result<String, Failure> {
+    Ok(String::from_utf8_lossy(&read_small(path)?).trim().to_ascii_lowercase())
+}
+
+/// Where the file beside a seed says another key than the seed's: what is wrong, and the command that
+/// writes it anew.
+pub(crate) fn public_half_differs(seed: &Path) -> Option<(String, String)> {
+    let path = public_half(seed);
+    let (expected, observed) = (duty_public_key(seed).ok()?, public_text(&path).ok()?);
+    (expected != observed).then(|| {
+        (
+            format!("{}: expected {expected}, which is the seed's, observed {observed}", path.display()),
+            format!("rm {} && cutter init --no-database", word(&path)),
+        )
+    })
 }
 
 /// A secret OpenPGP key.
@@ -230,6 +248,26 @@ mod tests {
             let failure = read_seed(&path).unwrap_err();
             assert!(wrong.is_empty() || !format!("{failure:?}").contains(wrong), "{failure:?}");
         }
+    }
+
+    #[test]
+    fn the_seed_counts_and_a_file_that_says_otherwise_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let seed = folder.path().join("a.seed");
+        write_new_secret(&seed, "0f".repeat(32).as_bytes()).unwrap();
+        let key = duty_public_key(&seed).unwrap();
+        assert_eq!(public_half_differs(&seed), None, "there is no file");
+        write_public(&public_half(&seed), format!("{key}\n").as_bytes()).unwrap();
+        assert_eq!(public_half_differs(&seed), None);
+        std::fs::write(public_half(&seed), "ab".repeat(32)).unwrap();
+        assert_eq!(duty_public_key(&seed).unwrap(), key);
+        let (what, _) = public_half_differs(&seed).unwrap();
+        assert!(what.contains(&key) && what.contains(&"ab".repeat(32)), "{what}");
+        // A seed that cannot be used is none to fall back from.
+        std::fs::write(&seed, "0f").unwrap();
+        assert!(duty_public_key(&seed).is_err());
+        std::fs::remove_file(&seed).unwrap();
+        assert_eq!(duty_public_key(&seed).unwrap(), "ab".repeat(32));
     }
 
     #[test]

@@ -76,6 +76,14 @@ pub(crate) fn private_cluster(config: &Config) -> Result<PrivateCluster, Failure
     Ok(PrivateCluster::open(&config.home, options)?)
 }
 
+/// How closed the home may be: the user that the private server runs as must get through where root
+/// keeps the server inside.
+pub(crate) fn home_mode(config: &Config) -> u32 {
+    let is_entered = config.is_private_database()
+        && private_cluster(config).is_ok_and(|cluster| cluster.is_entered_through_home());
+    if is_entered { 0o711 } else { 0o700 }
+}
+
 /// Connection strings for these logins; the private server is started if it is down. Only for the
 /// administrator is one made: whoever looks finds what there is.
 pub(crate) fn connections(config: &Config, logins: &[Login]) -> Result<Vec<(Login, Dsn)>, Failure> {

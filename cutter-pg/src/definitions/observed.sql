@@ -56,10 +56,11 @@ WITH ours AS (
     UNION ALL
     SELECT 'function', f.name, v.aspect, v.value
     FROM functions f JOIN pg_catalog.pg_language l ON l.oid = f.prolang JOIN roles r ON r.oid = f.proowner
-    CROSS JOIN LATERAL (VALUES ('body', f.prosrc), ('owner', r.name), ('security definer', f.prosecdef::text),
+    CROSS JOIN LATERAL (VALUES ('body', f.prosrc), ('parsed body', pg_catalog.pg_get_function_sqlbody(f.oid)), ('owner', r.name), ('security definer', f.prosecdef::text),
         ('settings', pg_catalog.array_to_string(f.proconfig, ';')), ('language', l.lanname::text),
         ('volatility', f.provolatile::text), ('strict', nullif(f.proisstrict::text, 'false')), ('leakproof', nullif(f.proleakproof::text, 'false')),
-        ('kind', nullif(f.prokind::text, 'f')), ('result', pg_catalog.pg_get_function_result(f.oid)),
+        ('kind', nullif(f.prokind::text, 'f')), ('parallel', nullif(f.proparallel::text, 'u')),
+        ('support', nullif(f.prosupport::text, '-')), ('result', pg_catalog.pg_get_function_result(f.oid)),
         ('arguments', pg_catalog.pg_get_function_arguments(f.oid))) AS v(aspect, value)
     UNION ALL
     SELECT 'relation', c.name, v.aspect, v.value
@@ -68,22 +69,40 @@ WITH ours AS (
         ('row security', nullif(c.relrowsecurity::text || ' ' || c.relforcerowsecurity, 'false false')),
         ('definition', CASE WHEN c.relkind IN ('v', 'm') THEN pg_catalog.regexp_replace(
             pg_catalog.pg_get_viewdef(c.oid), '\m\w+\.|\s', '', 'g') END),
+        -- What the catalogue lists and the server is told not to look for.
+        ('switched off', nullif(concat_ws(' ',
+            CASE WHEN NOT c.relhastriggers AND EXISTS (SELECT FROM pg_catalog.pg_trigger t WHERE t.tgrelid = c.oid) THEN 'triggers' END,
+            CASE WHEN NOT c.relhasindex AND EXISTS (SELECT FROM pg_catalog.pg_index i WHERE i.indrelid = c.oid) THEN 'indexes' END,
+            CASE WHEN NOT c.relhasrules AND EXISTS (SELECT FROM pg_catalog.pg_rewrite w WHERE w.ev_class = c.oid) THEN 'rules' END,
+            CASE WHEN c.relchecks <> (SELECT count(*) FROM pg_catalog.pg_constraint k WHERE k.conrelid = c.oid AND k.contype = 'c') THEN 'checks' END), '')),
+        ('options', CASE WHEN c.relkind IN ('v', 'm') THEN pg_catalog.array_to_string(c.reloptions, ' ') END),
+        ('access method', (SELECT nullif(m.amname, 'heap') FROM pg_catalog.pg_am m WHERE m.oid = c.relam)),
+        ('counts', (SELECT concat_ws(' ', 'by', q.seqincrement, 'from', q.seqmin, 'to', q.seqmax, CASE WHEN q.seqcycle THEN 'and again' END)
+            FROM pg_catalog.pg_sequence q WHERE q.seqrelid = c.oid)),
         ('reads', (SELECT pg_catalog.string_agg(DISTINCT d.refobjid::regclass::text, ' ' ORDER BY d.refobjid::regclass::text)
             FROM pg_catalog.pg_rewrite w JOIN pg_catalog.pg_depend d ON d.objid = w.oid
                 AND d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.refclassid = 'pg_catalog.pg_class'::regclass
                 AND d.refobjid <> c.oid
             WHERE w.ev_class = c.oid)),
+        -- What is not the server's own: the text above leaves out whose function it is.
+        ('calls', (SELECT pg_catalog.string_agg(DISTINCT i.identity, ' ' ORDER BY i.identity)
+            FROM pg_catalog.pg_rewrite w JOIN pg_catalog.pg_depend d ON d.objid = w.oid
+                AND d.classid = 'pg_catalog.pg_rewrite'::regclass
+                AND d.refclassid <> 'pg_catalog.pg_class'::regclass
+            CROSS JOIN LATERAL pg_catalog.pg_identify_object(d.refclassid, d.refobjid, 0) i
+            WHERE w.ev_class = c.oid)),
         ('children', (SELECT pg_catalog.string_agg(i.inhrelid::regclass::text, ' ' ORDER BY i.inhrelid::regclass::text)
             FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class k ON k.oid = i.inhrelid
             JOIN pg_catalog.pg_namespace n ON n.oid = k.relnamespace
-            WHERE i.inhparent = c.oid AND n.nspname <> 'cutter_queue_day'))) AS v(aspect, value)
+            WHERE i.inhparent = c.oid AND NOT (n.nspname = 'cutter_queue_day' AND c.name = 'cutter_queue.work_done')))) AS v(aspect, value)
     UNION ALL
     SELECT 'column', c.name || '.' || a.attname, v.aspect, v.value
     FROM classes c JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
     LEFT JOIN pg_catalog.pg_collation o ON o.oid = a.attcollation
     CROSS JOIN LATERAL (VALUES ('type', pg_catalog.format_type(a.atttypid, a.atttypmod)),
-        ('not null', nullif(a.attnotnull::text, 'false')), ('collation', nullif(o.collname::text, 'default')), ('identity', nullif(a.attidentity::text, '')),
+        ('not null', nullif(a.attnotnull::text, 'false')), ('collation', nullif(CASE WHEN o.collnamespace = 'pg_catalog'::regnamespace THEN o.collname::text ELSE o.oid::regcollation::text END, 'default')),
+        ('switched off', CASE WHEN d.oid IS NOT NULL AND NOT a.atthasdef THEN 'default' END), ('identity', nullif(a.attidentity::text, '')),
         ('generated', nullif(a.attgenerated::text, '')),
         ('default', pg_catalog.regexp_replace(pg_catalog.pg_get_expr(d.adbin, d.adrelid), '\s', '', 'g')))
         AS v(aspect, value)
@@ -92,7 +111,7 @@ WITH ours AS (
     SELECT 'index', n.nspname || '.' || k.relname, v.aspect, v.value
     FROM classes c JOIN pg_catalog.pg_index i ON i.indrelid = c.oid JOIN pg_catalog.pg_class k ON k.oid = i.indexrelid
     JOIN pg_catalog.pg_namespace n ON n.oid = k.relnamespace
-    CROSS JOIN LATERAL (VALUES ('valid', nullif((i.indisvalid AND i.indisready AND i.indislive)::text, 'true')),
+    CROSS JOIN LATERAL (VALUES ('valid', nullif((i.indisvalid AND i.indisready AND i.indislive AND i.indimmediate)::text, 'true')),
         ('definition', pg_catalog.regexp_replace(pg_catalog.pg_get_indexdef(k.oid), '\s', '', 'g')))
         AS v(aspect, value)
     UNION ALL
@@ -117,7 +136,7 @@ WITH ours AS (
     UNION ALL
     -- The triggers behind constraints: DISABLE TRIGGER ALL turns foreign keys off.
     SELECT 'constraint', k.conrelid::regclass || '.' || k.conname, 'triggers on ' || c.name,
-        pg_catalog.string_agg(t.tgtype || ' ' || t.tgenabled::text, ', ' ORDER BY t.tgtype, t.tgenabled)
+        pg_catalog.string_agg(t.tgtype || ' ' || t.tgenabled::text || ' ' || t.tgfoid::regproc, ', ' ORDER BY t.tgtype, t.tgenabled, t.tgfoid::regproc::text)
     FROM classes c JOIN pg_catalog.pg_trigger t ON t.tgrelid = c.oid
     JOIN pg_catalog.pg_constraint k ON k.oid = t.tgconstraint
     JOIN pg_catalog.pg_class b ON b.oid = k.conrelid
@@ -130,8 +149,6 @@ WITH ours AS (
     UNION ALL
     SELECT 'policy', c.name || '.' || p.polname, 'command', p.polcmd::text
     FROM classes c JOIN pg_catalog.pg_policy p ON p.polrelid = c.oid
-    UNION ALL
-    SELECT 'event trigger', e.evtname::text, 'enabled', e.evtenabled::text FROM pg_catalog.pg_event_trigger e
 )
 -- A long value is as good as (half) its digest; what is as usual is not said.
 SELECT f.kind, f.object, f.aspect, CASE WHEN length(f.value) > 64 OR f.value ~ '[[:cntrl:]]'

@@ -7,11 +7,9 @@ use postgres::Client;
 use super::MigrateError;
 use crate::error::PgError;
 
-/// The two halves of the lock's number: `cut` and `mig`.
-const LOCK: (i32, i32) = (0x0063_7574, 0x006d_6967);
-
-/// How long a runner waits for another.
-const WAIT: Duration = Duration::from_secs(120);
+/// The lock's number. It was thrown, and means nothing: whoever makes numbers up, or hashes names into
+/// half of this width, does not meet it.
+const KEY: i64 = 0x4d1f_93a6_627b_085c;
 
 /// The lock, held. It saves work and orders runners; what keeps the schema right is that a
 /// migration and its record commit together under a primary key.
@@ -21,18 +19,20 @@ pub(super) struct MigrationLock<'c> {
 }
 
 impl<'c> MigrationLock<'c> {
-    /// Waits for the lock by asking again, so that no lock timeout of the session cuts in.
-    pub(super) fn take(client: &'c mut Client) -> Result<Self, MigrateError> {
-        let until = Instant::now() + WAIT;
+    /// Waits for the lock, for so long, by asking again, so that no lock timeout of the session cuts in.
+    pub(super) fn take(client: &'c mut Client, wait: Duration) -> Result<Self, MigrateError> {
+        let until = Instant::now() + wait;
         loop {
             let row = client
-                .query_one("SELECT pg_catalog.pg_try_advisory_lock($1, $2)", &[&LOCK.0, &LOCK.1])
+                .query_one("SELECT pg_catalog.pg_try_advisory_lock($1)", &[&KEY])
                 .map_err(PgError::from)?;
             if row.try_get(0).map_err(PgError::from)? {
                 return Ok(Self { client, is_held: true });
             }
             if Instant::now() >= until {
-                return Err(MigrateError::Busy { seconds: WAIT.as_secs(), holder: holder(client)? });
+                // Whoever gave it back just now held it for the whole wait.
+                let holder = holder(client)?.unwrap_or_else(|| "somebody who has just gone".to_owned());
+                return Err(MigrateError::Busy { seconds: wait.as_secs(), holder });
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -50,7 +50,7 @@ impl<'c> MigrationLock<'c> {
 
     fn unlock(&mut self) -> Result<(), PgError> {
         if std::mem::take(&mut self.is_held) {
-            self.client.execute("SELECT pg_catalog.pg_advisory_unlock($1, $2)", &[&LOCK.0, &LOCK.1])?;
+            self.client.execute("SELECT pg_catalog.pg_advisory_unlock($1)", &[&KEY])?;
         }
         Ok(())
     }
@@ -63,15 +63,19 @@ impl Drop for MigrationLock<'_> {
     }
 }
 
-fn holder(client: &mut Client) -> Result<String, PgError> {
-    let row = client.query_opt(
-        "SELECT pg_catalog.format('server process %s, login %s, application %L', l.pid, coalesce(a.usename::text, '?'),
-             coalesce(a.application_name, ''))
+/// Who has it, and the way to end that session. What a login may not see of others is left out.
+fn holder(client: &mut Client) -> Result<Option<String>, PgError> {
+    let row = client.query_one(
+        "SELECT pg_catalog.string_agg(pg_catalog.format('server process %s (%s)', l.pid,
+             pg_catalog.concat_ws(', ', 'login ' || a.usename, 'application ' || pg_catalog.quote_literal(nullif(a.application_name, '')),
+                 'connected since ' || pg_catalog.to_char(a.backend_start AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"'),
+                 a.state || ' since ' || pg_catalog.to_char(a.state_change AT TIME ZONE 'UTC', 'YYYY-MM-DD\"T\"HH24:MI:SS\"Z\"')))
+             || ', which SELECT pg_catalog.pg_terminate_backend(' || l.pid || ') ends', '; ' ORDER BY l.pid)
          FROM pg_catalog.pg_locks l LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
-         WHERE l.locktype = 'advisory' AND l.granted AND l.classid::bigint = $1 AND l.objid::bigint = $2
-           AND l.database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database())
-         ORDER BY l.pid LIMIT 1",
-        &[&i64::from(LOCK.0), &i64::from(LOCK.1)],
+         WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1
+           AND (l.classid::bigint << 32 | l.objid::bigint) = $1
+           AND l.database = (SELECT d.oid FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database())",
+        &[&KEY],
     )?;
-    Ok(row.map(|row| row.try_get(0)).transpose()?.unwrap_or_else(|| "nobody any more".to_owned()))
+    Ok(row.try_get(0)?)
 }

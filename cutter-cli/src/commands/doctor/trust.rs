@@ -9,7 +9,9 @@ use cutter_pg::login::Login;
 use futures_executor::block_on;
 
 use super::{Findings, Status};
+use crate::commands::db;
 use crate::config::Config;
+use crate::files::word;
 use crate::wire;
 
 /// Every configured connection is tried: it must be the login that it stands for, and all of them must
@@ -51,6 +53,39 @@ pub(super) fn logins(config: &Config, findings: &mut Findings) {
     }
 }
 
+/// Whether everything of ours is defined as the migrations made it.
+pub(super) fn definitions(config: &Config, findings: &mut Findings) {
+    match wire::reader(config).and_then(|database| Ok(block_on(database.definition_faults())?)) {
+        Err(failure) => findings.failure("definitions", &failure),
+        Ok((count, faults)) if faults.is_empty() => {
+            findings.ok("definitions", format!("{count} as the migrations made them"));
+        }
+        Ok((_, faults)) => findings.add(Status::Bad, "definitions", first_of(&faults), "cutter db check"),
+    }
+}
+
+/// Whether anything around the schema makes it behave otherwise.
+pub(super) fn surroundings(config: &Config, findings: &mut Findings) {
+    match db::surroundings(config) {
+        Err(failure) => findings.failure("surroundings", &failure),
+        Ok(found) if !found.faults.is_empty() => {
+            let faults: Vec<String> = found.faults.into_iter().map(|fault| fault.what).collect();
+            findings.add(Status::Bad, "surroundings", first_of(&faults), "cutter db check");
+        }
+        Ok(found) if found.notes.is_empty() => {
+            findings.ok("surroundings", "no setting, role or code of others reaches the schema");
+        }
+        Ok(found) => findings.ok("surroundings", format!("noted: {}", first_of(&found.notes))),
+    }
+}
+
+/// The first three, and how many there are.
+fn first_of(all: &[String]) -> String {
+    let first: Vec<&str> = all.iter().take(3).map(String::as_str).collect();
+    let more = if all.len() > 3 { format!("; and {} more", all.len() - 3) } else { String::new() };
+    format!("{}{more}", first.join("; "))
+}
+
 /// The session's login, and the database by the server's own number and name.
 const WHO_AND_WHERE: &str =
     "SELECT session_user::text, (SELECT s.system_identifier FROM pg_catalog.pg_control_system() s)
@@ -70,10 +105,12 @@ const fn variable_of(login: Login) -> &'static str {
 
 /// A file whose words decide may be written by its owner alone; a secret is nobody else's to read.
 pub(super) fn files(config: &Config, findings: &mut Findings) {
+    let passwords = config.home.join("pg-secrets.json");
     let secrets = [
         ("executor key file", &config.keys.executor),
         ("verifier key file", &config.keys.verifier),
         ("operator key file", &config.keys.operator),
+        ("file of the logins' passwords", &passwords),
     ];
     let file = config.file.as_ref().map(|path| ("configuration file", path, 0o022, "written"));
     let secrets = secrets.into_iter().map(|(name, path)| (name, path, 0o077, "read or written"));
@@ -83,7 +120,7 @@ pub(super) fn files(config: &Config, findings: &mut Findings) {
         let mode = meta.permissions().mode() & 0o777;
         if mode & forbidden != 0 {
             let detail = format!("{} may be {verb} by others (mode {mode:04o})", path.display());
-            findings.add(Status::Bad, name, detail, format!("chmod 600 {}", path.display()));
+            findings.add(Status::Bad, name, detail, format!("chmod 600 {}", word(path)));
         }
     }
 }
