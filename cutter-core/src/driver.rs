@@ -14,6 +14,7 @@
 //! next, gates for whether it may, ports for what is. It refuses to guess: an unknown
 //! outcome is asked for by the identifier that the intent chose before.
 
+mod asks;
 mod authorize;
 mod backup_phase;
 mod closeout_phase;

@@ -21,7 +21,7 @@ use crate::gate::GateReport;
 use crate::gate::authorization::{self, AuthorizationFacts};
 use crate::machine::run::GateId;
 use crate::policy::Chain;
-use crate::port::ask::{AnswerWrite, AskWrite, RunBegun, StoredAsk};
+use crate::port::ask::AnswerWrite;
 use crate::port::effect::ReviewVerdict;
 use crate::port::knowledge_base::Document;
 use crate::port::signer::SignatureFacts;
@@ -41,7 +41,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    fn to_write(&self) -> AnswerWrite {
+    pub(super) fn to_write(&self) -> AnswerWrite {
         AnswerWrite {
             gate: self.ask.gate.clone(),
             occurrence: self.ask.occurrence,
@@ -242,93 +242,8 @@ impl Run<'_> {
         Ok(heard)
     }
 
-    /// The asks of this run that are on record, where it came so far that it writes to a database.
-    pub(super) async fn stored_asks(&self) -> Result<Vec<StoredAsk>, Halt> {
-        match self.fence {
-            Some(_) => self.ports.reader.asks(&self.sidecar.run_id).await.map_err(|e| self.halt(e)),
-            None => Ok(Vec::new()),
-        }
-    }
-
-    /// Stores the valid answers to asks that have closed, which nobody listens to any more: the database
-    /// marks them late, and nothing rests on them. Gives back what it holds of such, a line each.
-    pub(super) async fn store_late(&self) -> Result<Vec<String>, Halt> {
-        for stored in self.stored_asks().await?.iter().filter(|stored| stored.closed) {
-            let ask = core::slice::from_ref(&stored.asked.ask);
-            let Ok(gate) = ask[0].gate.parse() else { continue };
-            let chain = self.chain().await?;
-            let known: BTreeSet<Digest> = stored.answers.iter().map(|a| a.answer.sha256()).collect();
-            let mut late = Vec::new();
-            for path in self.candidates(ask, approval_prefix(gate)).await? {
-                let document = match self.ports.kb.read(&path).await {
-                    Ok(Some(document)) if !known.contains(&document.sha256) => document,
-                    Ok(_) => continue,
-                    Err(error) if error.kind.is_junk() => continue,
-                    Err(error) => return Err(self.halt(error)),
-                };
-                late.extend(self.consider(&path, &document, ask, &chain, Judged::Filed).await?.ok());
-            }
-            self.store_answers(&late).await?;
-        }
-        let stored = self.stored_asks().await?;
-        let late = stored.iter().flat_map(|ask| &ask.answers).filter(|a| a.late).map(|a| &a.answer);
-        Ok(late
-            .map(|a| {
-                format!(
-                    "{} {} by {}, which came late: {}",
-                    a.gate,
-                    a.decision.as_str(),
-                    a.actor,
-                    a.approval_kb_id
-                )
-            })
-            .collect())
-    }
-
-    /// Whether the open ask is on record as it is.
-    pub(super) async fn is_on_record(&self) -> Result<bool, Halt> {
-        let stored = self.stored_asks().await?;
-        Ok(self.sidecar.ask.as_ref().is_some_and(|ask| stored.iter().any(|s| s.asked.ask == *ask)))
-    }
-
-    /// Stores the open ask; the same one again is fine.
-    pub(super) async fn store_ask(&self) -> Result<(), Halt> {
-        let Some(ask) = self.sidecar.ask.clone() else { return Ok(()) };
-        if !ask.required.contains_key(crate::approval::field::ROWS_DIGEST) {
-            // asked before requests named the rows: it is asked anew
-            return Ok(());
-        }
-        let intent = self.intent()?;
-        let policy_head = ask.required.get(crate::approval::field::POLICY_HEAD).and_then(|h| h.parse().ok());
-        let write = AskWrite {
-            ids: intent.ids.clone(),
-            policy_head,
-            at: intent.at,
-            begun: Some(RunBegun {
-                settings: self.sidecar.settings.text().to_owned(),
-                creation: (*self.sidecar.creation).clone(),
-            }),
-            ask,
-        };
-        self.ports.executor.open_ask(self.fence()?, &write).await.map_err(|e| self.halt(e))
-    }
-
-    /// Stores valid answers to an ask that is on record; what stands there already is fine.
-    pub(super) async fn store_answers(&self, answers: &[Answer]) -> Result<(), Halt> {
-        let sovereign = |a: &&Answer| a.ask.gate != GateId::FailureEscalation.as_str();
-        let named = |a: &&Answer| a.ask.required.contains_key(crate::approval::field::ROWS_DIGEST);
-        let writes: Vec<AnswerWrite> =
-            answers.iter().filter(sovereign).filter(named).map(Answer::to_write).collect();
-        let Some(reviewer) =
-            self.ports.reviewer.as_ref().filter(|_| !writes.is_empty() && self.fence.is_some())
-        else {
-            return Ok(());
-        };
-        reviewer.record_answers(&self.sidecar.run_id, &writes).await.map_err(|e| self.halt(e))
-    }
-
     /// The documents that may answer: those beside what asked.
-    async fn candidates(&self, asks: &[Ask], prefix: &str) -> Result<Vec<String>, Halt> {
+    pub(super) async fn candidates(&self, asks: &[Ask], prefix: &str) -> Result<Vec<String>, Halt> {
         let own = asks.first().and_then(|ask| Some(ask.request_path.rsplit_once('/')?.0));
         let Some(folder) = own.or(self.sidecar.kb_folder.as_deref()) else { return Ok(Vec::new()) };
         let listed = self.ports.kb.list(folder).await.map_err(|e| self.halt(e))?;
