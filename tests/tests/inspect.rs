@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use cutter_core::approval::Ask;
+use cutter_core::approval::{Approver, Ask};
 use cutter_core::canonical::{Appended, Settled};
 use cutter_core::digest::Digest;
 use cutter_core::driver::{Outcome, Ports, policy_of};
@@ -331,6 +331,11 @@ fn answers_are_judged_by_the_keys_that_were_brought_along() {
     nobody.claims.policy.approvers.clear();
     assert_eq!(failed(&nobody, &[own]), BTreeSet::new());
     assert_eq!(failed(&nobody, &[]), named("signer_pinned"));
+    // the key that created the run may be another one of the same person
+    let mut same = facts.clone();
+    let fingerprint = facts.claims.creator.clone().unwrap();
+    same.claims.policy.known.push(Approver { actor: "ada".into(), fingerprint });
+    assert_eq!(failed(&same, &[]), named("not_the_creator"));
 }
 
 /// What each approval says of itself must be what the run recorded of it.

@@ -252,10 +252,12 @@ fn who(
         let pinned = actors.contains(&record.actor.as_str());
         checks.push(Check::new(&id("signer_pinned"), &record.actor, actors.join(", "), pinned));
     }
-    if claims.policy.approver_not_creator {
+    // anybody may refuse, the creator too
+    if claims.policy.approver_not_creator && record.decision == "approve" {
         match &claims.creator {
             Some(creator) => {
-                checks.push(Check::truth(&id("not_the_creator"), record.fingerprint != *creator))
+                let is_creator = claims.policy.are_one(&record.fingerprint, creator);
+                checks.push(Check::truth(&id("not_the_creator"), !is_creator));
             }
             None => open.push(NotChecked::new(
                 id("not_the_creator"),
