@@ -340,6 +340,14 @@ impl ApprovalPolicy {
         people
     }
 
+    /// Whether two keys are one person's: the same key, or two of somebody who is known by both.
+    #[must_use]
+    pub fn are_one(&self, fingerprint: &str, other: &str) -> bool {
+        let people = self.people_of(other);
+        normal_fingerprint(fingerprint) == normal_fingerprint(other)
+            || self.people_of(fingerprint).iter().any(|person| people.contains(person))
+    }
+
     /// The actors that pin this fingerprint, each once.
     #[must_use]
     pub fn actors_of(&self, fingerprint: &str) -> Vec<&str> {

@@ -66,6 +66,7 @@ pub fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
         let document = read(&record.approval_kb_id);
         ApprovalFact {
             record: record.clone(),
+            place: 0,
             found: document.as_ref().map(|d| d.sha256).into(),
             signature: document.and_then(|d| observe(&d.bytes)),
             request: record.request_sha256,

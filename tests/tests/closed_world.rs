@@ -14,7 +14,9 @@ enum Source {
     Documents,
     /// The approvers' public keys as well.
     Keys,
-    /// A login that reads, as well.
+    /// A login that reads, and no key.
+    Login,
+    /// Keys and a login that reads.
     Database,
     /// Everything: the home of the operator.
     Home,
@@ -92,16 +94,16 @@ impl Case {
         if source == Source::Home {
             return self.d.run(&arguments);
         }
-        if source != Source::Documents {
+        if matches!(source, Source::Keys | Source::Database) {
             arguments.extend(["--approver", key.to_str().unwrap()]);
         }
-        if source != Source::Database {
+        if matches!(source, Source::Documents | Source::Keys) {
             arguments.push("--no-database");
         }
         let elsewhere = tempfile::tempdir().unwrap();
         let mut command = command_at(elsewhere.path(), &arguments);
         command.env("CUTTER_KB_DIR", self.d.path("kb"));
-        if source == Source::Database {
+        if matches!(source, Source::Login | Source::Database) {
             command.env("CUTTER_DSN_READER", self.d.database.connection_string(Login::Ro));
         }
         finish(command)
@@ -150,7 +152,7 @@ fn the_table_of_sources_and_approvals() {
     let mut wrong = Vec::new();
     for approval in [A::Intact, A::Unsigned, A::Missing, A::UnknownKey, A::RefusedBeside] {
         case.spoil(approval);
-        for source in [S::Documents, S::Keys, S::Database, S::Home] {
+        for source in [S::Documents, S::Login, S::Keys, S::Database, S::Home] {
             let expected = match (approval, source) {
                 (A::Intact | A::RefusedBeside, S::Home) => 0,
                 (A::Intact | A::RefusedBeside, _) | (A::UnknownKey, S::Documents) => 7,

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use cutter_core::approval::{Approver, Ask};
 use cutter_core::canonical::{Appended, Settled};
 use cutter_core::digest::Digest;
 use cutter_core::driver::{Outcome, Ports, policy_of};
@@ -11,6 +12,7 @@ use cutter_core::inspect::recover::unknown_to;
 use cutter_core::inspect::verify::{self, Approvals, Found, Taken};
 use cutter_core::inspect::{Summary, why};
 use cutter_core::policy::{self, Chain};
+use cutter_core::port::ask::{AnswerWrite, AskWrite, StoredAnswer, StoredAsk};
 use cutter_core::port::database::{RunEvidence, StoredApproval};
 use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::run_store::LockHolder;
@@ -329,6 +331,11 @@ fn answers_are_judged_by_the_keys_that_were_brought_along() {
     nobody.claims.policy.approvers.clear();
     assert_eq!(failed(&nobody, &[own]), BTreeSet::new());
     assert_eq!(failed(&nobody, &[]), named("signer_pinned"));
+    // the key that created the run may be another one of the same person
+    let mut same = facts.clone();
+    let fingerprint = facts.claims.creator.clone().unwrap();
+    same.claims.policy.known.push(Approver { actor: "ada".into(), fingerprint });
+    assert_eq!(failed(&same, &[]), named("not_the_creator"));
 }
 
 /// What each approval says of itself must be what the run recorded of it.
@@ -367,7 +374,7 @@ fn answers_are_judged_by_the_policy_of_then() {
     let taken = scenario.world.now();
     evidence.approvals.iter_mut().for_each(|a| a.recorded_at = Some(taken));
     let stood = |evidence: &RunEvidence, chain: &Chain| {
-        let checks = verify::consumed_standing(chain, evidence);
+        let checks = verify::consumed_standing(chain, evidence, &[]);
         (checks.iter().filter(|c| c.ok).count(), checks.iter().filter(|c| !c.ok).count())
     };
     assert_eq!(stood(&evidence, &chain()), (2, 0));
@@ -420,8 +427,46 @@ fn answers_are_judged_by_the_policy_of_then() {
         answer.recorded_at = Some(later);
     }
     assert_eq!(stood(&evidence, &chain()), (0, 2));
+    // heard before it was stored: it dates from then, to everybody who judges it
+    let heard_at = |at| StoredAsk {
+        asked: stored_ask(&facts),
+        closed: true,
+        answers: evidence.approvals.iter().map(|a| heard(a, at)).collect(),
+    };
+    let early = [heard_at(taken)];
+    assert!(verify::consumed_standing(&chain(), &evidence, &early).iter().all(|check| check.ok));
+    let (checks, _) = verify::standing(&chain(), Some(&Taken::of(&evidence, &early)), &facts.approvals);
+    assert!(checks.len() == 2 && checks.iter().all(|check| check.ok), "{checks:?}");
     let expected: Judged = (vec![], both, vec![]);
     assert_eq!(judged(&evidence, &chain()), expected);
+}
+
+/// An ask, for the answers to it.
+fn stored_ask(facts: &Facts) -> AskWrite {
+    let ask = Ask {
+        gate: "SG_cut_authz".into(),
+        occurrence: 1,
+        approval_type: "cut_authorization".into(),
+        required: std::collections::BTreeMap::new(),
+        expected_actor: None,
+        approval_path: String::new(),
+        request_path: String::new(),
+    };
+    let at = facts.approvals[0].record.validated_utc;
+    AskWrite { ask, ids: std::collections::BTreeMap::new(), policy_head: None, at, begun: None }
+}
+
+fn heard(stored: &StoredApproval, at: jiff::Timestamp) -> StoredAnswer {
+    let answer = AnswerWrite {
+        gate: "SG_cut_authz".into(),
+        occurrence: 1,
+        decision: stored.decision,
+        approval_kb_id: stored.approval_kb_id.clone(),
+        document: stored.document.clone(),
+        fingerprint: stored.fingerprint.clone(),
+        actor: stored.actor.clone(),
+    };
+    StoredAnswer { answer, late: false, recorded_at: Some(at) }
 }
 
 /// Each gate that was passed must have been opened by somebody, whichever source says that it was passed.

@@ -1,7 +1,9 @@
 //! `cutter verify`: everything once more, from the evidence.
 
+mod database;
 mod documents;
 mod gather;
+mod said;
 
 use std::path::{Path, PathBuf};
 
@@ -13,12 +15,13 @@ use serde_json::Value;
 
 pub(crate) use self::gather::stored;
 use self::gather::{Text, gather};
+use self::said::{Refused, said};
 use crate::app::Context;
 use crate::commands::RunArg;
 use crate::config::Config;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
-use crate::render::{BAD, DIM, GOOD, HEAD, WARN, name, paint};
+use crate::render::{BAD, DIM, GOOD, HEAD, WARN, paint};
 use crate::wire;
 
 /// What a verification without the database calls it.
@@ -53,7 +56,8 @@ pub(crate) struct VerifyArgs {
     /// An approver's public key, brought along: only approvals by such keys count. May be repeated.
     #[arg(long, value_name = "FILE")]
     pub(crate) approver: Vec<PathBuf>,
-    /// Write the statement that the run made when it was closed, as a DSSE envelope, to this file.
+    /// Check as always, and write the statement that the run made when it was closed, as a DSSE envelope,
+    /// to this file; of a run that does not hold nothing is written.
     #[arg(long, value_name = "FILE", conflicts_with = "no_database")]
     pub(crate) statement: Option<PathBuf>,
 }
@@ -67,6 +71,12 @@ pub(crate) struct Verified {
     pub(crate) answer: Answer,
     /// Who allowed what, and when.
     allowed: Vec<Allowed>,
+    /// Who refused, whether or not the run heard it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refused: Vec<Refused>,
+    /// Gates that wait for an answer.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    waits: Vec<String>,
     /// Over which text.
     #[serde(flatten)]
     text: Text,
@@ -83,9 +93,14 @@ pub(crate) struct Verified {
 }
 
 pub(crate) fn run(cx: &Context, args: &VerifyArgs) -> Outcome {
-    let verified = verify_with(&cx.config()?, args)?;
-    if let Some(path) = &args.statement {
-        write_statement(path, &verified)?;
+    let mut verified = verify_with(&cx.config()?, args)?;
+    match &args.statement {
+        Some(path) if verified.answer == Answer::Fails => verified.notices.push(format!(
+            "{}: not written: a statement of a run that does not hold is handed to nobody",
+            path.display()
+        )),
+        Some(path) => write_statement(path, &verified)?,
+        None => {}
     }
     let exit = match verified.answer {
         Answer::Holds => Exit::DONE,
@@ -118,55 +133,21 @@ pub(crate) fn verify_with(config: &Config, args: &VerifyArgs) -> Result<Verified
         args.approver.iter().map(|path| wire::load_public(path)).collect::<Result<_, _>>()?;
     let gathered = gather(config, &args.run.run_id, !args.no_database, &brought)?;
     let verification = Verification::of(gathered.checks, gathered.not_checked);
+    let statement = gathered.statement.filter(|_| verification.answer != Answer::Fails);
     Ok(Verified {
         run_id: args.run.run_id.to_string(),
         ok: verification.answer == Answer::Holds,
         answer: verification.answer,
         allowed: gathered.allowed,
+        refused: gathered.refused,
+        waits: gathered.waits,
         text: gathered.text,
         checks: verification.checks,
         not_checked: verification.not_checked,
-        statement: gathered.statement.map(|said| envelope(&said.body, &said.signatures)),
+        statement: statement.map(|said| envelope(&said.body, &said.signatures)),
         notices: gathered.notices,
         limits: LIMITS,
     })
-}
-
-/// Who allowed what, when, over which text: the first line.
-fn said(verified: &Verified) -> String {
-    let text = &verified.text;
-    let mut line = name(&text.document_id).to_string();
-    if let Some(version) = &text.version {
-        line.push_str(&format!(" version {}", name(version)));
-    }
-    if let Some(sha256) = &text.source_sha256 {
-        line.push_str(&format!(" (sha256 {})", name(sha256)));
-    }
-    let word = |allowed: &Allowed| {
-        let what = match allowed.gate.as_str() {
-            "SG_cut_authz" => "the cut",
-            "SG_lifecycle_authz" => "the enactment",
-            _ => "going on, or a void",
-        };
-        let did = match allowed.decision.as_str() {
-            "approve" => "allowed",
-            "defer" => "deferred",
-            _ => "refused",
-        };
-        // the database's clock where it was asked; the signer's own proves nothing
-        let at = match (allowed.recorded_at, allowed.signed_at) {
-            (Some(at), _) => format!(" at {at}"),
-            (None, Some(at)) => format!(" (signed at {at} by the signer's own clock)"),
-            (None, None) => String::new(),
-        };
-        let people: Vec<String> = core::iter::once(&allowed.actor).chain(&allowed.beside).map(name).collect();
-        format!("{} {did} {what}{at}", people.join(" and "))
-    };
-    let words: Vec<String> = verified.allowed.iter().map(word).collect();
-    match words.is_empty() {
-        true => line + ": nobody is shown to have allowed anything",
-        false => format!("{line}: {}", words.join("; ")),
-    }
 }
 
 fn people(cx: &Context, verified: &Verified) -> String {

@@ -157,6 +157,23 @@ impl Claims {
         self.enacted || self.stage.is_some_and(Stage::is_enacted) || self.has_passed(Phase::LifecycleEnact)
     }
 
+    /// Whether it was voided, by any source.
+    #[must_use]
+    pub fn is_void(&self, evidence: &RunEvidence) -> bool {
+        self.voided || evidence.voided || has(evidence, EffectName::Void)
+    }
+
+    /// Whether something came past a gate, which somebody's word must have opened: the cut, the enactment,
+    /// or, of the gate of stops, a void.
+    #[must_use]
+    pub fn has_opened(&self, evidence: &RunEvidence, gate: &str) -> bool {
+        match gate {
+            "SG_cut_authz" => self.has_passed(Phase::CutLegA) || has(evidence, EffectName::LegA),
+            "SG_lifecycle_authz" => self.is_enacted() || has(evidence, EffectName::Enact),
+            _ => self.live && (self.voided || has(evidence, EffectName::Void)),
+        }
+    }
+
     /// Another source shows that it came this far: then everything before it must be there.
     pub fn reach(&mut self, stage: Stage) {
         self.passed.extend(Phase::ALL.iter().copied().filter(|phase| phase.to() <= stage));
@@ -168,6 +185,10 @@ impl Claims {
     pub fn pin(&self, name: &str) -> String {
         self.pins.get(name).cloned().unwrap_or_default()
     }
+}
+
+fn has(evidence: &RunEvidence, effect: EffectName) -> bool {
+    evidence.effects.iter().any(|e| e.key.effect == effect)
 }
 
 /// The pins in the first section of a report.

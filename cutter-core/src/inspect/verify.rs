@@ -22,8 +22,8 @@ mod statement;
 mod world;
 
 pub use answer::{Answer, Judged, NotChecked, Verification};
-pub use approvals::{Allowed, Approvals, allowed, approvals, best};
-pub use asked::{AskSources, asks};
+pub use approvals::{Allowed, Approvals, allowed, approvals, best, given_beside};
+pub use asked::{AskSources, asks, needed};
 pub use database::{database, rows_signed};
 pub use found::Found;
 pub use rows::rows;
@@ -47,7 +47,8 @@ pub const LIMITS: &[&str] = &[
      last hash of the chain and the runs index somewhere outside (a letter, a time stamp, another \
      organisation) to anchor it.",
     "A signature shows that a key was used, not who used it, and its date is the signer's own clock.",
-    "Public keys are taken from the configuration as they are: compare fingerprints by voice.",
+    "Public keys are taken as they are from the policy in the database, and where that cannot be read \
+     from the configuration: compare fingerprints by voice.",
 ];
 
 /// The record, as it was read.
@@ -81,6 +82,8 @@ pub struct DocumentFact {
 pub struct ApprovalFact {
     /// What the run recorded.
     pub record: ApprovalRecord,
+    /// Of several that were needed: 0 for the one that was stored as the consent, then 1, 2, …
+    pub place: u32,
     /// The document now.
     pub found: Found,
     /// Its signature, checked as of the time at which the run accepted it.

@@ -54,6 +54,30 @@ pub struct ApprovalRecord {
 }
 
 impl ApprovalRecord {
+    /// This answer, and each that was given beside it, in order.
+    pub fn each(&self) -> impl Iterator<Item = Self> + use<'_> {
+        let beside = self.beside.iter().map(|also| Self {
+            actor: also.actor.clone(),
+            fingerprint: also.fingerprint.clone(),
+            approval_kb_id: also.approval_kb_id.clone(),
+            sha256: Some(also.sha256),
+            beside: Vec::new(),
+            ..self.clone()
+        });
+        core::iter::once(self.clone()).chain(beside)
+    }
+
+    /// As one that was given beside another.
+    #[must_use]
+    pub fn as_beside(&self) -> Option<AlsoApproved> {
+        Some(AlsoApproved {
+            actor: self.actor.clone(),
+            fingerprint: self.fingerprint.clone(),
+            approval_kb_id: self.approval_kb_id.clone(),
+            sha256: self.sha256?,
+        })
+    }
+
     /// Who signed it, by name; `None` of an unsigned one.
     #[must_use]
     pub fn signer(&self) -> Option<&str> {

@@ -10,6 +10,7 @@ use cutter_core::inspect::verify;
 use cutter_core::policy::Chain;
 use cutter_core::port::backlog::{Backlog as _, BacklogQuery};
 use cutter_core::port::cut_request::{CutRequests, RequestQuery};
+use cutter_core::port::database::Reader as _;
 use cutter_pg::PgDatabase;
 use cutter_pg::login::Login;
 use futures_executor::block_on;
@@ -31,7 +32,8 @@ const SHOWN: usize = 100;
 ///
 /// Also compares what each move rests on: decisions with consent, change sets, verdicts, sweep log,
 /// principals; verifies executor's and verifier's signatures; names answers that were recorded when
-/// somebody else might have had their key; and recomputes from the rows of each
+/// somebody else might have had their key, and counts them where several people must approve; and
+/// recomputes from the rows of each
 /// run what its effects were asked to write. Rebuilds every cut request from its timeline, too. Reads page by page; exit code 6 if anything does not
 /// match. Change sets, units and versions that no run stands behind are named, too.
 #[derive(Debug, Args)]
@@ -119,7 +121,8 @@ fn of_run(database: &PgDatabase, chain: &Chain, run_id: &RunId) -> Result<Vec<Ch
     let rows = rows.filter(|_| is_run);
     let mut checks = rows.map(|rows| verify::rows(run_id.as_str(), &evidence, &rows)).unwrap_or_default();
     if !chain.is_empty() {
-        checks.extend(verify::consumed_standing(chain, &evidence));
+        let asks = block_on(database.asks(run_id))?;
+        checks.extend(verify::consumed_standing(chain, &evidence, &asks));
     }
     Ok(checks)
 }

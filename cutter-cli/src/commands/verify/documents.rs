@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cutter_core::approval::{ApprovalPolicy, Ask, FORMAT, field};
+use cutter_core::approval::{Ask, FORMAT, VOID, field};
 use cutter_core::digest::Digest;
-use cutter_core::id::RunId;
 use cutter_core::inspect::Claims;
-use cutter_core::inspect::asked;
+use cutter_core::inspect::asked::{self, Asked};
 use cutter_core::inspect::verify::{
     self, ApprovalFact, Approvals, DocumentFact, Found, Taken, documents, one_document_per_phase,
 };
+use cutter_core::machine::run::GateId;
 use cutter_core::naming::DocumentName;
 use cutter_core::policy::Chain;
+use cutter_core::port::ask::StoredAsk;
+use cutter_core::port::database::RunEvidence;
 use cutter_core::port::knowledge_base::Document;
 use cutter_core::port::signer::{SignatureFacts, SignatureVerifier as _};
 use cutter_core::sidecar::{ApprovalRecord, Sidecar};
@@ -58,61 +60,114 @@ pub(super) fn answers(texts: &[(String, String)], claims: &Claims) -> Vec<String
     texts.iter().filter(is_answer).map(|(path, _)| path.clone()).collect()
 }
 
-/// What answers are judged by where the record is not here.
+/// What answers are judged by.
 #[derive(Clone, Copy)]
 pub(super) struct Sources<'a> {
     pub(super) ring: &'a KeyRing,
     pub(super) chain: &'a Chain,
     pub(super) keys: &'a Approvals,
-    pub(super) taken: Option<&'a Taken>,
+    pub(super) rows: Option<Rows<'a>>,
 }
 
-/// What a run claims by its documents alone. Of the answers to one ask those speak that the database took,
-/// or a report of the run names; of these the one that holds.
-pub(super) fn claims(
-    policy: ApprovalPolicy,
+/// What the database has of asks and answers.
+#[derive(Clone, Copy)]
+pub(super) struct Rows<'a> {
+    pub(super) taken: &'a Taken,
+    pub(super) evidence: &'a RunEvidence,
+    pub(super) asks: &'a [StoredAsk],
+}
+
+impl Rows<'_> {
+    /// Whether an answer was taken, and in time.
+    fn counted(&self, sha256: &Digest) -> bool {
+        let mut answers = self.asks.iter().flat_map(|ask| &ask.answers);
+        self.taken.holds(sha256) && !answers.any(|a| a.late && a.answer.sha256() == *sha256)
+    }
+
+    /// How many people had to approve.
+    fn needed(&self, chain: &Chain, record: &ApprovalRecord) -> u32 {
+        let is_of = |ask: &&StoredAsk| {
+            (&ask.asked.ask.gate, ask.asked.ask.occurrence) == (&record.gate, record.occurrence)
+        };
+        let ask = self.asks.iter().find(is_of);
+        ask.and_then(|ask| verify::needed(chain, self.evidence, ask)).and_then(Result::ok).unwrap_or(1)
+    }
+}
+
+/// The ask that a document answers, if it answers one.
+pub(super) fn answered<'a>(asks: &'a [Asked], path: &str, text: &str) -> Option<&'a Ask> {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    if DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators()) {
+        return None;
+    }
+    let is_it = |ask: &&Ask| {
+        let nonce = ask.required.get(field::NONCE);
+        nonce.is_some_and(|nonce| text.lines().any(|line| line.trim_end() == format!("nonce: {nonce}")))
+    };
+    asks.iter().map(|a| &a.ask).find(is_it)
+}
+
+/// The approvals that a run relied on, by its documents alone. Of the answers to one ask those speak that the
+/// database took, or a report of the run names; of these the one that holds, with those beside it. Where
+/// neither names one, what lies there is judged only if the run came past the gate: else nothing rests on it.
+pub(super) fn given(
+    claims: &mut Claims,
     from: Sources<'_>,
-    run_id: &RunId,
     texts: &[(String, String)],
-) -> Result<(Claims, Vec<ApprovalFact>), Failure> {
-    let Sources { ring, chain, keys, taken } = from;
+    out: &mut Gathered,
+) -> Result<Vec<ApprovalFact>, Failure> {
+    let Sources { ring, chain, keys, rows } = from;
     let reported = reported(texts);
-    let asks = asked::asks(texts, run_id);
+    let asks = asked::asks(texts, &claims.run_id);
     let mut given: BTreeMap<(String, u32, String), Vec<ApprovalFact>> = BTreeMap::new();
     for (path, text) in texts {
-        let name = path.rsplit('/').next().unwrap_or(path);
-        if DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators()) {
-            continue;
-        }
-        let lines = || text.lines().map(str::trim_end);
-        let answers = |ask: &&Ask| {
-            let nonce = ask.required.get(field::NONCE);
-            nonce.is_some_and(|nonce| lines().any(|line| line == format!("nonce: {nonce}")))
-        };
         // A refusal opens no gate, and is no claim to have opened one.
-        let approves = lines().any(|line| line == "decision: approve");
-        let Some(ask) = asks.iter().map(|a| &a.ask).find(answers).filter(|_| approves) else { continue };
+        let approves = text.lines().any(|line| line.trim_end() == "decision: approve");
+        let Some(ask) = answered(&asks, path, text).filter(|_| approves) else { continue };
         // what nothing dates is judged as of now; that it might have been otherwise then is said
-        let at = taken.and_then(|taken| taken.at(&Digest::of(text.as_bytes())));
+        let at = rows.and_then(|rows| rows.taken.at(&Digest::of(text.as_bytes())));
         let signature = observed(ring, chain, text.as_bytes(), at.unwrap_or_else(wire::now))?;
         let record = approval_record(ask, path, text, &signature);
         let (found, request) = (record.sha256.into(), record.request_sha256);
-        let fact = ApprovalFact { found, request, signature: Some(signature), record };
+        let fact = ApprovalFact { found, request, place: 0, signature: Some(signature), record };
         given.entry((ask.gate.clone(), ask.occurrence, ask.approval_type.clone())).or_default().push(fact);
     }
-    let mut claims = Claims::of_documents(run_id, texts, policy, Vec::new());
-    let relied_on = |facts: Vec<ApprovalFact>| {
-        let is_it = |fact: &ApprovalFact| match taken {
-            Some(taken) => fact.record.sha256.is_some_and(|sha256| taken.holds(&sha256)),
+    let no_evidence = RunEvidence::default();
+    let evidence = rows.map_or(&no_evidence, |rows| rows.evidence);
+    let mut relied_on = Vec::new();
+    for ((gate, _, kind), facts) in given {
+        let is_it = |fact: &ApprovalFact| match rows {
+            Some(rows) => fact.record.sha256.is_some_and(|sha256| rows.counted(&sha256)),
             None => reported.contains(&fact.record.approval_kb_id),
         };
         let (named, others): (Vec<_>, Vec<_>) = facts.into_iter().partition(is_it);
-        if named.is_empty() { others } else { named }
-    };
-    let best: Vec<ApprovalFact> =
-        given.into_values().filter_map(|facts| verify::best(&claims, relied_on(facts), keys)).collect();
-    claims.approvals = best.iter().map(|fact| fact.record.clone()).collect();
-    Ok((claims, best))
+        let is_stop = gate == GateId::FailureEscalation.as_str();
+        let opened = claims.has_opened(evidence, &gate) && (!is_stop || kind == VOID);
+        let facts = match (named.is_empty(), opened) {
+            (false, _) => named,
+            (true, true) => others,
+            (true, false) => {
+                for fact in others.iter().filter(|_| rows.is_none()) {
+                    out.open(
+                        &fact.record.approval_kb_id,
+                        "an answer, and nothing here says that the run relied on it",
+                        "a login that reads, or the run's folder",
+                    );
+                }
+                continue;
+            }
+        };
+        let stored = |sha256: &Digest| evidence.approvals.iter().any(|a| a.sha256 == *sha256);
+        let consent = facts.iter().find(|fact| fact.record.sha256.as_ref().is_some_and(stored));
+        let needed = consent.and_then(|fact| Some(rows?.needed(chain, &fact.record))).unwrap_or(1);
+        match verify::given_beside(facts.clone(), &stored, needed) {
+            Some(all) => relied_on.extend(all),
+            None => relied_on.extend(verify::best(claims, facts, keys)),
+        }
+    }
+    let consents = relied_on.iter().filter(|fact| fact.place == 0);
+    claims.approvals = consents.map(|fact| fact.record.clone()).collect();
+    Ok(relied_on)
 }
 
 /// The answers that the run's own reports say they stored.
@@ -158,6 +213,8 @@ pub(super) fn filed(
     stores: &Stores,
     claims: &Claims,
     sidecar: Option<&Sidecar>,
+    paths: &[String],
+    asks: &[StoredAsk],
     out: &mut Gathered,
 ) -> Result<(), Failure> {
     let mut facts = Vec::new();
@@ -166,7 +223,10 @@ pub(super) fn filed(
         facts.push(DocumentFact { path: path.clone(), recorded: *recorded, found });
     }
     out.checks.extend(documents(&facts));
-    let Some(sidecar) = sidecar else { return Ok(()) };
+    let Some(sidecar) = sidecar else {
+        unnamed(claims, paths, asks, out);
+        return Ok(());
+    };
     out.checks.extend(one_document_per_phase(sidecar));
     let mut stops = Vec::new();
     for stop in &sidecar.stops {
@@ -178,17 +238,34 @@ pub(super) fn filed(
     Ok(())
 }
 
-/// Whose signature a document carries: by the keys that are here, else by those that the policy keeps.
+/// Documents of the run that nothing which is here names by sha256: the last ones, which no later document
+/// lists.
+fn unnamed(claims: &Claims, paths: &[String], asks: &[StoredAsk], out: &mut Gathered) {
+    let is_named = |path: &String| {
+        claims.documents.iter().any(|(named, _)| named == path)
+            || asks.iter().any(|ask| ask.asked.ask.request_path == *path)
+    };
+    for path in paths.iter().filter(|path| !is_named(path)) {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        if DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators()) {
+            out.open(
+                &format!("verify.document.{name}"),
+                "nothing that is here, stored or signed, names its sha256",
+                "the run's folder",
+            );
+        }
+    }
+}
+
+/// Whose signature a document carries: by the keys that the policy keeps, else by those that are here.
 pub(super) fn observed(
     ring: &KeyRing,
     chain: &Chain,
     bytes: &[u8],
     at: Timestamp,
 ) -> Result<SignatureFacts, Failure> {
-    Ok(match block_on(ring.observe(bytes, at))? {
-        SignatureFacts::Bad { code, .. } if code == "unknown_key" => {
-            block_on(ring.observe_with(bytes, &chain.public_keys(), at))?
-        }
+    Ok(match block_on(ring.observe_with(bytes, &chain.public_keys(), at))? {
+        SignatureFacts::Bad { code, .. } if code == "unknown_key" => block_on(ring.observe(bytes, at))?,
         facts => facts,
     })
 }
@@ -203,7 +280,8 @@ pub(super) fn approvals(
     claims: &Claims,
 ) -> Result<Vec<ApprovalFact>, Failure> {
     let mut facts = Vec::new();
-    for record in &claims.approvals {
+    let each = claims.approvals.iter().flat_map(|record| record.each().zip(0..));
+    for (record, place) in each {
         let (found, document) = look(stores, &record.approval_kb_id)?;
         let signature = match &document {
             Some(document) => {
@@ -223,7 +301,7 @@ pub(super) fn approvals(
             }
             None => None,
         };
-        facts.push(ApprovalFact { record: record.clone(), found, signature, request });
+        facts.push(ApprovalFact { record, place, found, signature, request });
     }
     Ok(facts)
 }

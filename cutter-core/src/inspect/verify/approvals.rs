@@ -11,13 +11,14 @@ use serde::Serialize;
 
 use super::{ApprovalFact, Found, NotChecked, Taken};
 use crate::approval::{ApprovalPolicy, SignaturePolicy};
+use crate::digest::Digest;
 use crate::gate::backup::normal_fingerprint;
 use crate::gate::{ABSENT, Check};
 use crate::inspect::claims::Claims;
-use crate::machine::run::{GateId, Phase};
+use crate::machine::run::GateId;
 use crate::port::database::RunEvidence;
-use crate::port::effect::EffectName;
 use crate::port::signer::SignatureFacts;
+use crate::sidecar::ApprovalRecord;
 
 /// What the signature of an unknown key is called.
 const UNKNOWN_KEY: &str = "unknown_key";
@@ -56,6 +57,22 @@ pub struct Allowed {
     pub signed_at: Option<Timestamp>,
     /// The document.
     pub approval: String,
+    /// Which occurrence of the gate it answered.
+    pub occurrence: u32,
+    /// Whether the gate was asked again since: then it opened nothing more.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    pub asked_again: bool,
+}
+
+impl ApprovalFact {
+    /// The name of a check of it.
+    pub(super) fn id(&self, what: &str) -> String {
+        let ApprovalRecord { gate, occurrence, .. } = &self.record;
+        match self.place {
+            0 => format!("verify.approval.{gate}.{occurrence}.{what}"),
+            n => format!("verify.approval.{gate}.{occurrence}.beside.{n}.{what}"),
+        }
+    }
 }
 
 /// The words that hold, in the order of the record. Who is called by name is who the policy says owns the
@@ -67,17 +84,17 @@ pub fn allowed(
     checks: &[Check],
     taken: Option<&Taken>,
 ) -> Vec<Allowed> {
+    let name = |fingerprint: &str, said: &str| match policy.people_of(fingerprint).as_slice() {
+        [] if fingerprint.is_empty() => said.to_owned(),
+        [person] => (*person).to_owned(),
+        _ => format!("the key {fingerprint}"),
+    };
     let of = |fact: &ApprovalFact| {
         let record = &fact.record;
         let begins = format!("verify.approval.{}.{}.", record.gate, record.occurrence);
         let enough = format!("verify.ask.{}.{}.enough", record.gate, record.occurrence);
         let is_of_it = |check: &Check| check.invariant.starts_with(&begins) || check.invariant == enough;
         let is_good = |check: &Check| !is_of_it(check) || check.ok;
-        let actor = match policy.people_of(&record.fingerprint).as_slice() {
-            [] if record.fingerprint.is_empty() => record.actor.clone(),
-            [person] => (*person).to_owned(),
-            _ => format!("the key {}", record.fingerprint),
-        };
         let documents = record.sha256.iter().chain(record.beside.iter().map(|b| &b.sha256));
         let times: Option<Vec<Timestamp>> = documents.map(|sha256| taken?.at(sha256)).collect();
         let signed_at = match &fact.signature {
@@ -88,15 +105,17 @@ pub fn allowed(
         checks.iter().all(is_good).then(|| Allowed {
             gate: record.gate.clone(),
             decision: record.decision.clone(),
-            actor,
+            actor: name(&record.fingerprint, &record.actor),
             fingerprint: record.fingerprint.clone(),
-            beside: record.beside.iter().map(|b| b.actor.clone()).collect(),
+            beside: record.beside.iter().map(|b| name(&b.fingerprint, &b.actor)).collect(),
             recorded_at: times.and_then(|times| times.into_iter().max()),
             signed_at,
             approval: record.approval_kb_id.clone(),
+            occurrence: record.occurrence,
+            asked_again: false,
         })
     };
-    approvals.iter().filter_map(of).collect()
+    approvals.iter().filter(|fact| fact.place == 0).filter_map(of).collect()
 }
 
 /// Checks the approvals: each that had to be given is there; each is genuine, unedited, by a person
@@ -125,24 +144,13 @@ pub fn approvals(
 
 /// Every gate that the run came past was opened by somebody's word.
 fn there(claims: &Claims, evidence: &RunEvidence) -> Vec<Check> {
-    let has = |effect| evidence.effects.iter().any(|e| e.key.effect == effect);
-    let needed = [
-        (GateId::CutAuthz, claims.has_passed(Phase::CutLegA) || has(EffectName::LegA)),
-        (GateId::LifecycleAuthz, claims.is_enacted() || has(EffectName::Enact)),
-        (GateId::FailureEscalation, claims.live && (claims.voided || has(EffectName::Void))),
-    ];
-    let judge = |(gate, needed): &(GateId, bool)| {
-        let given = claims.approvals.iter().any(|a| a.gate == gate.as_str() && a.decision == "approve");
-        needed.then(|| {
-            Check::new(
-                &format!("verify.approval.{}.there", gate.as_str()),
-                "an approval",
-                if given { "there" } else { ABSENT },
-                given,
-            )
-        })
+    let gates = [GateId::CutAuthz, GateId::LifecycleAuthz, GateId::FailureEscalation].map(GateId::as_str);
+    let judge = |gate: &&str| {
+        let given = claims.approvals.iter().any(|a| a.gate == *gate && a.decision == "approve");
+        let observed = if given { "there" } else { ABSENT };
+        Check::new(&format!("verify.approval.{gate}.there"), "an approval", observed, given)
     };
-    needed.iter().filter_map(judge).collect()
+    gates.iter().filter(|gate| claims.has_opened(evidence, gate)).map(judge).collect()
 }
 
 fn one(
@@ -153,7 +161,7 @@ fn one(
     open: &mut Vec<NotChecked>,
 ) {
     let record = &fact.record;
-    let id = |what: &str| format!("verify.approval.{}.{}.{what}", record.gate, record.occurrence);
+    let id = |what: &str| fact.id(what);
     match &record.sha256 {
         Some(sha256) => checks.push(fact.found.check(&id("unedited"), sha256)),
         None => checks.push(Check::truth(&id("unedited"), false)),
@@ -226,9 +234,10 @@ fn who(
     open: &mut Vec<NotChecked>,
 ) {
     let record = &fact.record;
-    let id = |what: &str| format!("verify.approval.{}.{}.{what}", record.gate, record.occurrence);
+    let id = |what: &str| fact.id(what);
     let own = normal_fingerprint(&record.fingerprint);
-    if !keys.brought.is_empty() {
+    // of those beside it as many must be brought as are needed, which is counted over all
+    if !keys.brought.is_empty() && fact.place == 0 {
         let is_brought = keys.brought.iter().any(|f| normal_fingerprint(f) == own);
         checks.push(Check::new(
             &id("signer_brought"),
@@ -243,10 +252,12 @@ fn who(
         let pinned = actors.contains(&record.actor.as_str());
         checks.push(Check::new(&id("signer_pinned"), &record.actor, actors.join(", "), pinned));
     }
-    if claims.policy.approver_not_creator {
+    // anybody may refuse, the creator too
+    if claims.policy.approver_not_creator && record.decision == "approve" {
         match &claims.creator {
             Some(creator) => {
-                checks.push(Check::truth(&id("not_the_creator"), record.fingerprint != *creator))
+                let is_creator = claims.policy.are_one(&record.fingerprint, creator);
+                checks.push(Check::truth(&id("not_the_creator"), !is_creator));
             }
             None => open.push(NotChecked::new(
                 id("not_the_creator"),
@@ -268,4 +279,31 @@ pub fn best(claims: &Claims, answers: Vec<ApprovalFact>, keys: &Approvals) -> Op
         (failed > 0, core::cmp::Reverse(checks.iter().filter(|c| c.ok).count()), failed)
     };
     answers.into_iter().min_by_key(score)
+}
+
+/// Of the answers that one ask took, the one that was stored as the consent, with those that counted
+/// beside it, in the order in which they count. `stored` says which one is the consent.
+#[must_use]
+pub fn given_beside(
+    answers: Vec<ApprovalFact>,
+    stored: &dyn Fn(&Digest) -> bool,
+    needed: u32,
+) -> Option<Vec<ApprovalFact>> {
+    let is_consent = |fact: &ApprovalFact| fact.record.sha256.as_ref().is_some_and(stored);
+    let (consents, mut others): (Vec<_>, Vec<_>) = answers.into_iter().partition(is_consent);
+    let mut consent = consents.into_iter().next()?;
+    let signed = |fact: &ApprovalFact| match &fact.signature {
+        Some(SignatureFacts::Good { signed_at, .. }) => Some(*signed_at),
+        _ => None,
+    };
+    others.retain(|fact| needed > 1 && signed(fact).is_some());
+    others.sort_by_key(|fact| (signed(fact), fact.record.sha256));
+    let mut people = BTreeSet::from([consent.record.actor.clone()]);
+    others.retain(|fact| people.insert(fact.record.actor.clone()));
+    consent.record.beside = others.iter().filter_map(|fact| fact.record.as_beside()).collect();
+    let mut all = alloc::vec![consent];
+    for (fact, place) in others.into_iter().zip(1..) {
+        all.push(ApprovalFact { place, ..fact });
+    }
+    Some(all)
 }

@@ -7,12 +7,14 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use super::Taken;
 use crate::approval::field;
 use crate::digest::Digest;
+use crate::gate::backup::normal_fingerprint;
 use crate::gate::{ABSENT, Check};
 use crate::id::RunId;
 use crate::inspect::asked::{Asked, asks as asked_by};
-use crate::policy::Chain;
+use crate::policy::{Chain, Foreign};
 use crate::port::ask::{StoredAnswer, StoredAsk};
 use crate::port::database::{RunEvidence, StoredApproval};
 use crate::port::effect::ReviewVerdict;
@@ -32,6 +34,8 @@ pub struct AskSources<'a> {
     pub chain: &'a Chain,
     /// What the database holds of the run.
     pub evidence: &'a RunEvidence,
+    /// Fingerprints that whoever checks brought along: nobody else's word counts.
+    pub brought: &'a [String],
 }
 
 /// Judges each stored ask with its answers. `signature` gives what was found of the signature of a
@@ -43,6 +47,7 @@ pub fn asks(
     signature: &dyn Fn(&StoredAnswer) -> Option<SignatureFacts>,
 ) -> Vec<Check> {
     let requests = asked_by(from.documents, from.run_id);
+    let taken = Taken::of(from.evidence, stored);
     let mut checks = Vec::new();
     for one in stored {
         let ask = &one.asked.ask;
@@ -60,7 +65,7 @@ pub fn asks(
             wrong.extend(answered(from, answer, signature(answer)));
         }
         checks.push(Check::empty(&id("answers"), &wrong));
-        checks.extend(enough(from, one, &id("enough")));
+        checks.extend(enough(from.chain, from.evidence, one, &taken, from.brought));
     }
     checks
 }
@@ -143,31 +148,59 @@ fn recorded(record: &Sidecar, stored: &StoredAsk) -> Vec<String> {
     wrong
 }
 
-/// What an ask's approval allowed was approved by as many people as the policy wanted, from the ask until
-/// the approval was stored.
-fn enough(from: AskSources<'_>, stored: &StoredAsk, id: &str) -> Option<Check> {
+/// How many people had to approve an ask, by every policy from the ask until its consent was stored; `None`
+/// where nothing relied on one, or nothing says when.
+#[must_use]
+pub fn needed(chain: &Chain, evidence: &RunEvidence, stored: &StoredAsk) -> Option<Result<u32, Foreign>> {
     let ask = &stored.asked.ask;
     let nonce = ask.required.get(field::NONCE).map_or("", String::as_str);
     let relied_on = |a: &&StoredApproval| a.nonce == nonce && a.used_by.is_some();
-    let consent = from.evidence.approvals.iter().find(relied_on)?;
-    let at = consent.recorded_at?;
-    let head = ask.required.get(field::POLICY_HEAD)?;
-    let needed = match from.chain.needed_between(head, at, &ask.gate) {
+    let at = evidence.approvals.iter().find(relied_on)?.recorded_at?;
+    Some(chain.needed_between(ask.required.get(field::POLICY_HEAD)?, at, &ask.gate))
+}
+
+/// What an ask's approval allowed was approved by as many people as the policy wanted. Whose approval
+/// does not count is named, with why.
+pub(super) fn enough(
+    chain: &Chain,
+    evidence: &RunEvidence,
+    stored: &StoredAsk,
+    taken: &Taken,
+    brought: &[String],
+) -> Option<Check> {
+    let ask = &stored.asked.ask;
+    let id = format!("verify.ask.{}.{}.enough", ask.gate, ask.occurrence);
+    let needed = match needed(chain, evidence, stored)? {
         Ok(1) => return None,
         Ok(needed) => needed,
         Err(foreign) => {
-            return Some(Check::new(id, "the policy that the ask names", foreign.to_string(), false));
+            return Some(Check::new(&id, "the policy that the ask names", foreign.to_string(), false));
         }
     };
     let approved = stored.answers.iter().filter(|a| !a.late && a.answer.decision == ReviewVerdict::Approve);
-    let might = |a: &&StoredAnswer| {
-        let stood = a.recorded_at.map(|at| from.chain.person_at(&a.answer.fingerprint, at));
-        stood.is_some_and(|who| who == Ok(a.answer.actor.as_str()))
-    };
-    let people: BTreeSet<&str> = approved.filter(might).map(|a| a.answer.actor.as_str()).collect();
+    let (mut people, mut others) = (BTreeSet::new(), Vec::new());
+    for answer in approved.map(|a| &a.answer) {
+        let (actor, key) = (answer.actor.as_str(), normal_fingerprint(&answer.fingerprint));
+        let is_brought = brought.is_empty() || brought.iter().any(|f| normal_fingerprint(f) == key);
+        let stood = taken.at(&answer.sha256()).map(|at| chain.person_at(&answer.fingerprint, at));
+        match stood {
+            Some(Ok(person)) if person == actor && is_brought => {
+                let _ = people.insert(actor);
+            }
+            Some(Ok(person)) if person == actor => {
+                others.push(format!("{actor}: the key was not brought along"))
+            }
+            Some(Ok(person)) => others.push(format!("{actor}: the key is {person}'s")),
+            Some(Err(wrong)) => others.push(format!("{actor}: {wrong}")),
+            None => others.push(format!("{actor}: nothing says when it was recorded")),
+        }
+    }
     let are_enough = u32::try_from(people.len()).is_ok_and(|people| people >= needed);
-    let shown = people.into_iter().collect::<Vec<_>>().join(", ");
-    Some(Check::new(id, format!("{needed} people who approve"), shown, are_enough))
+    let mut shown = people.into_iter().collect::<Vec<_>>().join(", ");
+    if !others.is_empty() {
+        shown = format!("{shown}; not {}", others.join("; not "));
+    }
+    Some(Check::new(&id, format!("{needed} people who approve"), shown, are_enough))
 }
 
 /// A stored answer is signed by whom it names, and says what it is stored as.

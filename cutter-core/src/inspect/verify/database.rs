@@ -240,9 +240,14 @@ pub fn rows_signed(approvals: &[ApprovalFact], stored: Option<&Digest>) -> (Vec<
             _ => None,
         };
         let Some(text) = text else { continue };
-        // of a gate that was asked again the last answer counts
-        named.retain(|(gate, _)| *gate != fact.record.gate);
-        named.push((fact.record.gate.clone(), named_rows(text)));
+        let gate = &fact.record.gate;
+        let beside = format!("{gate}.beside.");
+        if fact.place == 0 {
+            // of a gate that was asked again the last answers count
+            named.retain(|(name, _)| name != gate && !name.starts_with(&beside));
+        }
+        let name = if fact.place == 0 { gate.clone() } else { format!("{beside}{}", fact.place) };
+        named.push((name, named_rows(text)));
     }
     if named.iter().all(|(_, digest)| digest.is_none()) {
         let note = (!named.is_empty() && stored.is_some()).then(|| NotChecked {

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 
 use jiff::Timestamp;
 
+use super::asked::enough;
 use super::{ApprovalFact, NotChecked};
 use crate::digest::Digest;
 use crate::gate::Check;
@@ -63,7 +64,9 @@ pub fn standing(
     approvals: &[ApprovalFact],
 ) -> (Vec<Check>, Vec<NotChecked>) {
     let (mut checks, mut open) = (Vec::new(), Vec::new());
-    for record in approvals.iter().map(|fact| &fact.record).filter(|r| !r.fingerprint.is_empty()) {
+    // those beside a consent are counted where their ask is judged
+    let signed = approvals.iter().filter(|fact| fact.place == 0).map(|fact| &fact.record);
+    for record in signed.filter(|r| !r.fingerprint.is_empty()) {
         let id = format!("verify.approval.{}.{}.key_stood", record.gate, record.occurrence);
         let Some(taken) = taken else {
             open.push(NotChecked::new(
@@ -83,15 +86,18 @@ pub fn standing(
     (checks, open)
 }
 
-/// The same of every answer that an effect relied on, by the rows alone.
+/// The same of every answer that an effect relied on, by the rows alone; where several people had to
+/// approve, whether they did.
 #[must_use]
-pub fn consumed_standing(chain: &Chain, evidence: &RunEvidence) -> Vec<Check> {
+pub fn consumed_standing(chain: &Chain, evidence: &RunEvidence, asks: &[StoredAsk]) -> Vec<Check> {
+    let taken = Taken::of(evidence, asks);
     let consumed = evidence.approvals.iter().filter(|a| a.used_by.is_some() && !a.fingerprint.is_empty());
     let of = |a: &crate::port::database::StoredApproval| {
         let id = format!("verify.approval.{}.key_stood", a.approval_id);
-        judge(chain, &id, &a.actor, &a.fingerprint, a.recorded_at).ok()
+        judge(chain, &id, &a.actor, &a.fingerprint, taken.at(&a.sha256)).ok()
     };
-    consumed.filter_map(of).collect()
+    let several = asks.iter().filter_map(|ask| enough(chain, evidence, ask, &taken, &[]));
+    consumed.filter_map(of).chain(several).collect()
 }
 
 fn judge(

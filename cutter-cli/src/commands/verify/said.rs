@@ -1,0 +1,239 @@
+//! The first line: who allowed what, when, over which text; and whoever refused it.
+
+use std::collections::BTreeSet;
+
+use cutter_core::approval::{VOID, parse_field};
+use cutter_core::digest::Digest;
+use cutter_core::inspect::verify::{Allowed, Answer};
+use cutter_core::inspect::{Claims, asked};
+use cutter_core::machine::run::{GateId, Stage};
+use cutter_core::port::database::{ReviewVerdict, RunEvidence};
+use cutter_core::port::signer::SignatureFacts;
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::Verified;
+use super::documents::{Sources, answered, observed};
+use super::gather::Gathered;
+use crate::failure::Failure;
+use crate::render::name;
+use crate::wire;
+
+/// Whether anybody heard a refusal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Heard {
+    /// The run did, while its gate was open.
+    InTime,
+    /// It did, when its gate was decided already.
+    Late,
+    /// It lies in the folder, and nothing says that the run read it.
+    No,
+}
+
+/// A refusal.
+#[derive(Debug, Clone, Serialize)]
+pub(super) struct Refused {
+    gate: String,
+    occurrence: u32,
+    /// `defer` or `reject`.
+    decision: String,
+    actor: String,
+    recorded_at: Option<Timestamp>,
+    approval: String,
+    heard: Heard,
+    /// Whether nothing has opened the gate since: then it is in the way.
+    stands: bool,
+    #[serde(skip)]
+    sha256: Digest,
+}
+
+/// Every refusal that a source shows, the gates that wait, and which approvals were asked for again.
+pub(super) fn refusals(
+    claims: &Claims,
+    evidence: &RunEvidence,
+    from: Sources<'_>,
+    texts: &[(String, String)],
+    out: &mut Gathered,
+) -> Result<(), Failure> {
+    let asks = asked::asks(texts, &claims.run_id);
+    let mut found = Vec::new();
+    for ask in from.rows.iter().flat_map(|rows| rows.asks) {
+        for one in ask.answers.iter().filter(|a| a.answer.decision != ReviewVerdict::Approve) {
+            found.push(Refused {
+                gate: ask.asked.ask.gate.clone(),
+                occurrence: ask.asked.ask.occurrence,
+                decision: one.answer.decision.as_str().to_owned(),
+                actor: one.answer.actor.clone(),
+                recorded_at: one.recorded_at,
+                approval: one.answer.approval_kb_id.clone(),
+                heard: if one.late { Heard::Late } else { Heard::InTime },
+                stands: false,
+                sha256: one.answer.sha256(),
+            });
+        }
+    }
+    for one in evidence.approvals.iter().filter(|a| a.decision != ReviewVerdict::Approve) {
+        let said = |field: &str| parse_field(&one.document, field).unwrap_or_default().to_owned();
+        found.push(Refused {
+            gate: said("gate"),
+            occurrence: said("occurrence").parse().unwrap_or_default(),
+            decision: one.decision.as_str().to_owned(),
+            actor: one.actor.clone(),
+            recorded_at: one.recorded_at,
+            approval: one.approval_kb_id.clone(),
+            heard: Heard::InTime,
+            stands: false,
+            sha256: one.sha256,
+        });
+    }
+    for one in claims.approvals.iter().filter(|a| a.decision != "approve") {
+        found.extend(one.sha256.map(|sha256| Refused {
+            gate: one.gate.clone(),
+            occurrence: one.occurrence,
+            decision: one.decision.clone(),
+            actor: one.actor.clone(),
+            recorded_at: None,
+            approval: one.approval_kb_id.clone(),
+            heard: Heard::InTime,
+            stands: false,
+            sha256,
+        }));
+    }
+    for (path, text) in texts {
+        let Some(ask) = answered(&asks, path, text) else { continue };
+        let SignatureFacts::Good { fingerprint, text: covered, .. } =
+            observed(from.ring, from.chain, text.as_bytes(), wire::now())?
+        else {
+            continue;
+        };
+        let decision = parse_field(&covered, "decision").unwrap_or_default();
+        let policy =
+            if from.chain.is_empty() { claims.policy.clone() } else { from.chain.now().at_gate(&ask.gate) };
+        let is_brought = from.keys.brought.contains(&fingerprint);
+        let people = if is_brought && from.chain.is_empty() {
+            policy.people_of(&fingerprint)
+        } else {
+            policy.actors_of(&fingerprint)
+        };
+        let key = format!("the key {fingerprint}");
+        let actor = match people.as_slice() {
+            [person] => *person,
+            [] if is_brought && from.chain.is_empty() => key.as_str(),
+            _ => continue,
+        };
+        if !matches!(decision, "reject" | "defer") {
+            continue;
+        }
+        found.push(Refused {
+            gate: ask.gate.clone(),
+            occurrence: ask.occurrence,
+            decision: decision.to_owned(),
+            actor: actor.to_owned(),
+            recorded_at: None,
+            approval: path.clone(),
+            heard: Heard::No,
+            stands: false,
+            sha256: Digest::of(text.as_bytes()),
+        });
+    }
+    let mut seen = BTreeSet::new();
+    found.retain(|one| seen.insert(one.sha256));
+    let last_asked = |gate: &str| {
+        let stored = from.rows.iter().flat_map(|rows| rows.asks).map(|ask| &ask.asked.ask);
+        let all = stored.chain(asks.iter().map(|asked| &asked.ask));
+        all.filter(|ask| ask.gate == gate && ask.approval_type != VOID).map(|ask| ask.occurrence).max()
+    };
+    for one in &mut found {
+        let is_past = |a: &cutter_core::sidecar::ApprovalRecord| {
+            a.gate == one.gate && a.decision == "approve" && a.occurrence > one.occurrence
+        };
+        let opened = one.heard != Heard::InTime && claims.has_opened(evidence, &one.gate);
+        let is_over = claims.is_enacted() || claims.is_void(evidence);
+        one.stands = !(is_over || opened || claims.approvals.iter().any(is_past));
+    }
+    for gate in [GateId::CutAuthz, GateId::LifecycleAuthz].map(GateId::as_str) {
+        let at = match claims.stage {
+            Some(Stage::AwaitingCutAuthorization) => GateId::CutAuthz.as_str(),
+            Some(Stage::AwaitingLifecycleAuthorization) => GateId::LifecycleAuthz.as_str(),
+            _ => continue,
+        };
+        let is_refused = found.iter().any(|one| one.gate == gate && one.stands && one.heard == Heard::InTime);
+        if at == gate && !is_refused && !claims.is_void(evidence) {
+            out.waits.push(gate.to_owned());
+        }
+    }
+    for one in &mut out.allowed {
+        let is_gate = one.gate != GateId::FailureEscalation.as_str();
+        one.asked_again = is_gate && last_asked(&one.gate).is_some_and(|last| last > one.occurrence);
+    }
+    // a refusal is told with all that is known of it, whether or not its document still holds
+    out.allowed.retain(|one| one.decision == "approve");
+    out.refused = found;
+    Ok(())
+}
+
+fn what(gate: &str) -> &'static str {
+    match gate {
+        "SG_cut_authz" => "the cut",
+        "SG_lifecycle_authz" => "the enactment",
+        _ => "going on, or a void",
+    }
+}
+
+fn did(decision: &str) -> &'static str {
+    match decision {
+        "approve" => "allowed",
+        "defer" => "deferred",
+        _ => "refused",
+    }
+}
+
+/// Who allowed what, when, over which text, and what stands against it.
+pub(super) fn said(verified: &Verified) -> String {
+    let text = &verified.text;
+    let mut line = name(&text.document_id).to_string();
+    if let Some(version) = &text.version {
+        line.push_str(&format!(" version {}", name(version)));
+    }
+    if let Some(sha256) = &text.source_sha256 {
+        line.push_str(&format!(" (sha256 {})", name(sha256)));
+    }
+    let standing = verified.refused.iter().find(|one| one.stands);
+    line.push_str(match (text.reached.as_deref(), standing, text.in_force) {
+        (Some("voided"), ..) => ", VOID, nothing of it is in force",
+        (_, Some(one), _) if one.decision == "defer" => ", DEFERRED, not in force",
+        (_, Some(_), _) => ", REFUSED, not in force",
+        _ if verified.answer == Answer::Fails => ", DOES NOT HOLD",
+        (_, None, false) => ", not in force",
+        (_, None, true) => "",
+    });
+    let allowed = |one: &Allowed| {
+        // the database's clock where it was asked; the signer's own proves nothing
+        let at = match (one.recorded_at, one.signed_at) {
+            (Some(at), _) => format!(" at {at}"),
+            (None, Some(at)) => format!(" (signed at {at} by the signer's own clock)"),
+            (None, None) => String::new(),
+        };
+        let people: Vec<String> = core::iter::once(&one.actor).chain(&one.beside).map(name).collect();
+        let again = if one.asked_again { ", and it was asked again" } else { "" };
+        format!("{} {} {}{at}{again}", people.join(" and "), did(&one.decision), what(&one.gate))
+    };
+    let refused = |one: &Refused| {
+        let at = one.recorded_at.map(|at| format!(" at {at}")).unwrap_or_default();
+        let heard = match one.heard {
+            Heard::InTime if one.stands => String::new(),
+            Heard::InTime => ", and it was asked again".to_owned(),
+            Heard::Late => ", when it was decided already".to_owned(),
+            Heard::No => format!(" in {}, and nothing says that the run heard it", name(&one.approval)),
+        };
+        format!("{} {} {}{at}{heard}", name(&one.actor), did(&one.decision), what(&one.gate))
+    };
+    let waits = verified.waits.iter().map(|gate| format!("{} waits for an answer", what(gate)));
+    let mut words: Vec<String> = verified.allowed.iter().map(allowed).collect();
+    if words.is_empty() {
+        words.push("nobody is shown to have allowed anything".to_owned());
+    }
+    words.extend(verified.refused.iter().map(refused).chain(waits));
+    format!("{line}: {}", words.join("; "))
+}
