@@ -13,6 +13,8 @@ mod effects;
 mod entries;
 #[path = "guards/requests.rs"]
 mod requests;
+#[path = "guards/rows.rs"]
+mod rows;
 #[path = "guards/runs.rs"]
 mod runs;
 
