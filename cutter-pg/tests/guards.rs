@@ -11,6 +11,8 @@ mod cuts;
 mod effects;
 #[path = "guards/entries.rs"]
 mod entries;
+#[path = "guards/queue.rs"]
+mod queue;
 #[path = "guards/requests.rs"]
 mod requests;
 #[path = "guards/rows.rs"]
