@@ -19,6 +19,8 @@ mod requests;
 mod rows;
 #[path = "guards/runs.rs"]
 mod runs;
+#[path = "guards/surveys.rs"]
+mod surveys;
 
 use cutter_pg::login::Login;
 use postgres::{Client, SimpleQueryMessage};
