@@ -7,6 +7,8 @@
 
 mod support;
 
+#[path = "dependence/keys.rs"]
+mod keys;
 #[path = "dependence/runs.rs"]
 mod runs;
 #[path = "dependence/stores.rs"]

@@ -309,6 +309,15 @@ impl Bench {
     }
 }
 
+/// Takes the foreign keys off a table, or those that refer to it.
+pub(super) fn without_keys(side: &str, table: &str) -> String {
+    format!(
+        "DO $$ DECLARE s text; BEGIN FOR s IN SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', conrelid::regclass,
+            conname) FROM pg_constraint WHERE contype = 'f' AND conparentid = 0 AND {side} = '{table}'::regclass LOOP
+            EXECUTE s; END LOOP; END $$"
+    )
+}
+
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit())
 }

@@ -3,7 +3,7 @@
 //! row made up of values that mean nothing, in each status that the table has a word for. A trigger
 //! that is gone, or fires less, changes a line.
 
-use super::tried::{Bench, Column, List, grouped, short};
+use super::tried::{Bench, Column, List, grouped, without_keys};
 use cutter_pg::testing::TestServer;
 
 /// A made-up row in a database: which one it is, and its values in SQL.
@@ -20,15 +20,6 @@ fn rows(columns: &[Column]) -> Vec<(String, Vec<String>)> {
         }
     }
     found
-}
-
-/// Takes the foreign keys off a table, or those that refer to it.
-fn without_keys(side: &str, table: &str) -> String {
-    format!(
-        "DO $$ DECLARE s text; BEGIN FOR s IN SELECT format('ALTER TABLE %s DROP CONSTRAINT %I', conrelid::regclass,
-            conname) FROM pg_constraint WHERE contype = 'f' AND conparentid = 0 AND {side} = '{table}'::regclass LOOP
-            EXECUTE s; END LOOP; END $$"
-    )
 }
 
 #[test]
@@ -80,47 +71,6 @@ fn each_table_refuses_what_its_triggers_forbid() {
                 list.say(&format!("{table}\t{row}\t{outcome}\t{names}"));
             }
         }
-    }
-    list.end();
-}
-
-#[test]
-fn each_foreign_key_refuses_a_row_that_refers_to_nothing() {
-    let database = TestServer::shared().fresh_database();
-    let mut bench = Bench::of(&database);
-    let keys =
-        "SELECT conrelid::regclass::text, conname::text, ARRAY(SELECT a.attname::text FROM pg_attribute a
-            WHERE a.attrelid = conrelid AND a.attnum = ANY (conkey)) FROM pg_constraint
-        WHERE contype = 'f' AND conparentid = 0 AND connamespace <> 'pg_catalog'::regnamespace ORDER BY 1, 2";
-    let keys: Vec<(String, String, Vec<String>)> = bench
-        .admin
-        .query(keys, &[])
-        .unwrap()
-        .iter()
-        .map(|row| (row.get(0), row.get(1), row.get(2)))
-        .collect();
-    let mut list = List::of("keys.tsv");
-    list.say("# What each foreign key says alone to a row that refers to nothing. Written by scripts/fix.");
-    for (table, key, refers) in keys {
-        let columns = &bench.tables[&table];
-        let names: Vec<&str> = columns.iter().map(|c| c.name.as_str()).collect();
-        // nor to itself
-        let value = |c: &Column| match c.value() {
-            value if !refers.contains(&c.name) => value,
-            "'x'" => "'y'",
-            "1" => "2",
-            _ => "'00000000-0000-4000-8000-000000000001'",
-        };
-        let values: Vec<&str> = columns.iter().map(value).collect();
-        let alone = without_keys(&format!("conname <> '{key}' AND conrelid"), &table);
-        let alone = format!("{alone}; ALTER TABLE {table} DISABLE TRIGGER USER");
-        let insert = format!(
-            "INSERT INTO {table} ({}) OVERRIDING SYSTEM VALUE VALUES ({})",
-            names.join(", "),
-            values.join(", ")
-        );
-        let outcome = bench.tried("cutter_admin", &[(alone, insert)]).remove(0);
-        list.say(&format!("{table}\t{key}\t{}", short(&outcome)));
     }
     list.end();
 }

@@ -3,12 +3,8 @@
 use cutter_core::port::effect::ReviewVerdict;
 use cutter_pg::login::Login;
 
+use super::Scene;
 use super::support::{World, id};
-use super::{Line, Scene};
-
-fn lines<'a>(rows: &'a [(&'a str, String, &'a str)]) -> Vec<Line<'a>> {
-    rows.iter().map(|(spoil, call, expected)| (*spoil, call.as_str(), *expected)).collect()
-}
 
 #[test]
 fn an_approval_is_used_by_its_own_run_for_its_own_effect_and_in_time() {
@@ -25,7 +21,7 @@ fn an_approval_is_used_by_its_own_run_for_its_own_effect_and_in_time() {
     let mut scene = Scene::of(&world, "cutter_exec");
     let expires = |at: &str| format!("UPDATE cutter_governance.review_approval SET expires_at = {at}");
     let own = || used(approval, run_id.as_str(), "leg_a");
-    scene.holds(&lines(&[
+    scene.holds(&[
         ("", own(), "t"),
         // stored, valid and unused, but another run's
         ("", used(approval, "another", "leg_a"), "f"),
@@ -35,7 +31,7 @@ fn an_approval_is_used_by_its_own_run_for_its_own_effect_and_in_time() {
         (&expires("NULL"), own(), "t"),
         (&expires("clock_timestamp() + interval '1 hour'"), own(), "t"),
         (&expires("clock_timestamp() - interval '1 second'"), own(), "f"),
-    ]));
+    ]);
 }
 
 #[test]
@@ -54,7 +50,7 @@ fn a_unit_is_enacted_by_the_consent_to_its_own_change_set() {
         "SELECT cutter_governance.fn_approval_use('{approval}', '{run_id}', 'enact', '{}', now())",
         id()
     ));
-    scene.holds(&lines(&[
+    scene.holds(&[
         ("", own(), "enacted"),
         ("", enact(&format!("'{}'", id()), approval, run_id.as_str()), "CUN06"),
         ("", enact(unit, id(), run_id.as_str()), "CUD07"),
@@ -71,7 +67,7 @@ fn a_unit_is_enacted_by_the_consent_to_its_own_change_set() {
         ("UPDATE cutter_governance.review_decision SET id = gen_random_uuid()", own(), "CUD07"),
         ("UPDATE iu_core.information_unit SET change_set_id = gen_random_uuid()", own(), "CUD07"),
         ("UPDATE iu_core.information_unit SET lifecycle_status = 'voided'", own(), "CUC07"),
-    ]));
+    ]);
 }
 
 #[test]
@@ -104,7 +100,7 @@ fn a_change_set_is_voided_by_its_own_run_with_an_approval_to_void() {
     let of_another = format!(
         "UPDATE cutter_governance.approval_use SET run_id = 'another' WHERE approval_id = '{approval}'"
     );
-    scene.holds(&lines(&[
+    scene.holds(&[
         ("", own(), "2"),
         ("", call(id(), run_id.as_str(), approval), "CUN04"),
         ("", call(set, "another", approval), "CUN04"),
@@ -114,7 +110,7 @@ fn a_change_set_is_voided_by_its_own_run_with_an_approval_to_void() {
         ("UPDATE cutter_governance.cut_change_set SET live = false", own(), "CUC06"),
         (&enacted, own(), "CUC05"),
         (&voided, own(), "CUC07"),
-    ]));
+    ]);
     // The function that voids one unit believes the void's row, not its caller. The owner alone calls it.
     run.commit(run.exec(
         cutter_core::port::effect::EffectName::Void,
@@ -128,14 +124,14 @@ fn a_change_set_is_voided_by_its_own_run_with_an_approval_to_void() {
     let other_set =
         format!("{again}; UPDATE cutter_governance.change_set_void SET change_set_id = gen_random_uuid()");
     let mut owner = Scene::of(&world, "cutter_owner");
-    owner.holds(&lines(&[
+    owner.holds(&[
         (again, one(void.void_id, run_id.as_str()), "voided"),
         (again, one(id(), run_id.as_str()), "CUC07"),
         (again, one(void.void_id, "another"), "CUC07"),
         (&another, one(void.void_id, run_id.as_str()), "CUC07"),
         (&other_set, one(void.void_id, run_id.as_str()), "CUC07"),
         ("", one(void.void_id, run_id.as_str()), "CUC07"),
-    ]));
+    ]);
 }
 
 #[test]
@@ -160,12 +156,12 @@ fn no_entry_is_committed_on_its_way() {
         )
     };
     let mut admin = Scene::of(&world, "cutter_admin");
-    admin.holds(&lines(&[
+    admin.holds(&[
         ("", moved("reviewed_approved", "cut_in_progress"), "CU005"),
         (&at("cut_applied"), moved("cut_applied", "verify_in_progress"), "CU005"),
         // the history says another state than the entry
         ("", moved("marked", "cut_in_progress"), "CU005"),
-    ]));
+    ]);
 }
 
 #[test]
@@ -183,7 +179,7 @@ fn what_a_request_was_told_it_keeps() {
     };
     let told =
         "UPDATE public.cut_request SET metadata = '{\"run_id\":\"r\"}', source_path = 'a', source_hash = 'h'";
-    admin.holds(&lines(&[
+    admin.holds(&[
         (told, set("status = 'copied', metadata = metadata || '{\"more\":1}', source_bytes = 1"), ""),
         (told, set("status = 'copied', metadata = '{}'"), "CU003"),
         (told, set("status = 'copied', metadata = '{\"run_id\":\"other\"}'"), "CU003"),
@@ -191,7 +187,7 @@ fn what_a_request_was_told_it_keeps() {
         (told, set("status = 'copied', source_path = 'b'"), "CU003"),
         (told, set("status = 'copied', requested_by = 'another'"), "CU003"),
         (told, set("status = 'marked'"), "CUC09"),
-    ]));
+    ]);
 }
 
 #[test]
@@ -215,5 +211,5 @@ fn a_review_is_stored_by_the_reviewer() {
     let free =
         "ALTER TABLE cutter_governance.review_approval DROP CONSTRAINT IF EXISTS review_approval_sha256_key";
     let mut admin = Scene::of(&world, "cutter_admin");
-    admin.holds(&lines(&[(free, copy("cutter_exec"), "23514"), (free, copy("cutter_admin"), "23514")]));
+    admin.holds(&[(free, copy("cutter_exec"), "23514"), (free, copy("cutter_admin"), "23514")]);
 }

@@ -2,12 +2,8 @@
 
 use cutter_pg::login::Login;
 
+use super::Scene;
 use super::support::{Run, World, id};
-use super::{Line, Scene};
-
-fn lines<'a>(rows: &'a [(&'a str, String, &'a str)]) -> Vec<Line<'a>> {
-    rows.iter().map(|(spoil, call, expected)| (*spoil, call.as_str(), *expected)).collect()
-}
 
 fn enacted(world: &World) -> Run<'_> {
     let mut run = world.run(&world.register(2));
@@ -121,14 +117,14 @@ fn an_effect_stands_where_its_own_rows_do() {
         .map(|(effect, spoil, holds)| (*spoil, stands(effect, "commit"), *holds))
         .collect();
     let mut owner = Scene::of(&world, "cutter_owner");
-    owner.holds(&lines(&calls));
+    owner.holds(&calls);
     let failed =
         "UPDATE cutter_governance.verify_result SET passed = false, compensating_id = gen_random_uuid(),
         escalation_entry_id = gen_random_uuid()";
-    owner.holds(&lines(&[
+    owner.holds(&[
         ("", stands("write_verify", "commit_failure"), "f"),
         (failed, stands("write_verify", "commit_failure"), "t"),
-    ]));
+    ]);
 }
 
 #[test]
@@ -144,13 +140,14 @@ fn an_effect_is_stored_of_a_run_that_goes_on_with_its_own_approval() {
         .unwrap()
         .get(0);
     let (run_id, fence) = (run.run_id.as_str(), &run.fence);
-    let store = |effect_id: uuid::Uuid, document: &str| {
+    let stored = |effect: &str, effect_id: uuid::Uuid, document: &str| {
         format!(
-            "SELECT cutter_governance.fn_run_effect_record('{run_id}', 'leg_a', 1, '{effect_id}', {}, '{}',
+            "SELECT cutter_governance.fn_run_effect_record('{run_id}', '{effect}', 1, '{effect_id}', {}, '{}',
                 repeat('0', 64), 'commit', '{{}}', 'me', now(), '{document}')",
             fence.epoch, fence.holder
         )
     };
+    let store = |effect_id, document: &str| stored("leg_a", effect_id, document);
     let again = "DELETE FROM cutter_governance.run_effect WHERE effect = 'leg_a'";
     let with = |more: &str| format!("{again}; {more}");
     let (other_effect, other_run) = (
@@ -165,8 +162,29 @@ fn an_effect_is_stored_of_a_run_that_goes_on_with_its_own_approval() {
     let other_ended = with(
         "INSERT INTO cutter_governance.run_ended (run_id, reason, actor, at) VALUES ('another', 'over', 'me', now())",
     );
+    let ended_void = format!(
+        "{ended}; UPDATE cutter_governance.approval_use SET effect = 'void';
+         DELETE FROM cutter_governance.run_effect WHERE effect IN ('mark', 'leg_a');
+         UPDATE cutter_governance.review_approval SET type = 'void'"
+    );
+    let requested = |status: &str| {
+        with(&format!(
+            "INSERT INTO cutter_governance.manifest_envelope SELECT (jsonb_populate_record(NULL::cutter_governance.manifest_envelope,
+                 jsonb_build_object('id', '{0}', 'change_set_id', c.change_set_id, 'run_id', c.run_id, 'entry_id', c.entry_id,
+                     'executor_signature_id', '{0}', 'envelope', '{{}}', 'unit_count', 1, 'actor', 'me', 'at', now()))).*
+             FROM cutter_governance.cut_change_set c;
+             INSERT INTO public.cut_request (source_ref, requested_by, status, source_hash, manifest_digest, cut_run_id, metadata)
+             SELECT 'a.md', 'me', '{status}', v.sha256, c.manifest_digest, right('{run_id}', 36)::uuid,
+                 jsonb_build_object('run_id', '{run_id}')
+             FROM cutter_governance.cut_change_set c JOIN iu_core.source_version v USING (source_version_id);
+             INSERT INTO public.cut_request_transition (cut_request_id, to_status, actor)
+             SELECT cut_request_id, status, 'me' FROM public.cut_request",
+            id()
+        ))
+    };
+    let status = "RESET SESSION AUTHORIZATION; SELECT status FROM public.cut_request";
     let mut exec = Scene::of(&world, "cutter_exec");
-    exec.holds(&lines(&[
+    exec.holds(&[
         (again, store(effect, "X-LAW-1"), ""),
         (again, store(id(), "X-LAW-1"), "CUD02"),
         (again, store(effect, "Y"), "CUC03"),
@@ -176,9 +194,22 @@ fn an_effect_is_stored_of_a_run_that_goes_on_with_its_own_approval() {
         (&unwritten, store(effect, "X-LAW-1"), "CUD02"),
         (&ended, store(effect, "X-LAW-1"), "CUC20"),
         (&other_ended, store(effect, "X-LAW-1"), ""),
-    ]));
+        // of a run that is over its void alone, and what was decided of it
+        (&ended_void, stored("void", effect, "X-LAW-1"), ""),
+        (&ended_void, stored("mark", id(), "X-LAW-1"), "CUC20"),
+        (&requested("cut_in_progress"), format!("{}; {status}", store(effect, "X-LAW-1")), ",cut_done"),
+        (
+            &requested("cut_in_progress"),
+            format!("{}; {status}", stored("leg_b", id(), "X-LAW-1")),
+            ",cut_in_progress",
+        ),
+        (&requested("completed"), store(effect, "X-LAW-1"), "CUC09"),
+        (&requested("completed"), format!("{}; {status}", stored("leg_b", id(), "X-LAW-1")), ",completed"),
+    ]);
+    let mut reviewer = Scene::of(&world, "cutter_review");
+    reviewer.holds(&[(&ended_void, stored("sg3_review", id(), "X-LAW-1"), "")]);
     let mut verifier = Scene::of(&world, "cutter_verify");
-    verifier.holds(&lines(&[(again, store(effect, "X-LAW-1"), "CUD01")]));
+    verifier.holds(&[(again, store(effect, "X-LAW-1"), "CUD01")]);
 }
 
 /// An answer as the reviewer stored it.
@@ -231,16 +262,18 @@ fn an_approval_is_relied_on_as_the_answer_to_the_last_ask_of_its_gate_that_nobod
         (answered(&run_id, gate, 2, "reject", false), "t"),
     ];
     let mut exec = Scene::of(&world, "cutter_exec");
-    let rows: Vec<Line<'_>> =
-        spoilt.iter().map(|(spoil, out)| (spoil.as_str(), used.as_str(), *out)).collect();
+    let rows: Vec<_> = spoilt.iter().map(|(spoil, out)| (spoil, &used, *out)).collect();
     exec.holds(&rows);
 
     // Whether an answer comes late is the same question, asked of the ask.
-    let closed = |before: &str| {
-        format!(
-            "SELECT cutter_governance.fn_ask_closed('{run_id}', '{gate}', 1, clock_timestamp() + interval '{before}')"
-        )
-    };
+    let closed_by =
+        |by: &str| format!("SELECT cutter_governance.fn_ask_closed('{run_id}', '{gate}', 1, {by})");
+    let closed = |before: &str| closed_by(&format!("clock_timestamp() + interval '{before}'"));
+    let closed_at = |at: &str| closed_by(&format!("'{at}'"));
+    let refused_then = format!(
+        "{}; UPDATE cutter_governance.approval_answer SET recorded_at = '2026-01-01Z'",
+        answered(&run_id, gate, 1, "reject", false)
+    );
     let used_up = format!(
         "INSERT INTO cutter_governance.approval_use VALUES ('{}', '{run_id}', 'leg_a', gen_random_uuid(), now())",
         run.cut_approval
@@ -258,6 +291,8 @@ fn an_approval_is_relied_on_as_the_answer_to_the_last_ask_of_its_gate_that_nobod
         (answered("another", gate, 1, "reject", false), closed("1 hour"), "f"),
         (answered(&run_id, "SG_lifecycle_authz", 1, "reject", false), closed("1 hour"), "f"),
         (answered(&run_id, gate, 2, "reject", false), closed("1 hour"), "f"),
+        (refused_then.clone(), closed_at("2026-01-01T00:00:00Z"), "f"),
+        (refused_then, closed_at("2026-01-01T00:00:00.000001Z"), "t"),
         (anew(&run_id, gate, "cut_authorization"), closed("0"), "t"),
         (anew("another", gate, "cut_authorization"), closed("0"), "f"),
         (anew(&run_id, "SG_lifecycle_authz", "lifecycle_enactment"), closed("0"), "f"),
@@ -268,9 +303,7 @@ fn an_approval_is_relied_on_as_the_answer_to_the_last_ask_of_its_gate_that_nobod
         (elsewhere, closed("0"), "t"),
     ];
     let mut owner = Scene::of(&world, "cutter_owner");
-    let rows: Vec<Line<'_>> =
-        questions.iter().map(|(spoil, call, out)| (spoil.as_str(), call.as_str(), *out)).collect();
-    owner.holds(&rows);
+    owner.holds(&questions);
 }
 
 #[test]
@@ -287,7 +320,7 @@ fn an_answer_is_stored_for_an_ask_whose_nonce_and_decision_it_names() {
     };
     let good = format!("nonce: {nonce}\\ndecision: reject\\n");
     let mut reviewer = Scene::of(&world, "cutter_review");
-    reviewer.holds(&lines(&[
+    reviewer.holds(&[
         ("", store(&run_id, gate, 1, "reject", &good), ""),
         ("", store("another", gate, 1, "reject", &good), "CUN10"),
         ("", store(&run_id, "SG_x", 1, "reject", &good), "CUN10"),
@@ -299,7 +332,7 @@ fn an_answer_is_stored_for_an_ask_whose_nonce_and_decision_it_names() {
         // a line that stands there twice is none
         ("", store(&run_id, gate, 1, "reject", &format!("{good}decision: approve\\n")), "CUD10"),
         ("", store(&run_id, gate, 1, "reject", &format!("{good}nonce: another\\n")), "CUD10"),
-    ]));
+    ]);
 }
 
 #[test]
@@ -323,10 +356,10 @@ fn a_change_set_names_an_approval_a_decision_and_a_version_that_are_there() {
     // the first alone comes as far as the end, where its rows and its move are missing
     let far = exec.outcome("", &open(approval, decision, document, version));
     assert!(["CUC10", "CUD09"].contains(&far.as_str()), "{far}");
-    exec.holds(&lines(&[
+    exec.holds(&[
         ("", open(id(), decision, document, version), "CUN07"),
         ("", open(approval, id(), document, version), "CUN08"),
         ("", open(approval, decision, id(), version), "CUN03"),
         ("", open(approval, decision, document, id()), "CUN03"),
-    ]));
+    ]);
 }

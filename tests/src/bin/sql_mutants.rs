@@ -319,6 +319,7 @@ impl Trial {
             Class::Grant => "cutter-pg/grants",
             Class::Check => "cutter-pg/checks",
             Class::Trigger => "cutter-pg/dependence::triggers",
+            Class::Key => "cutter-pg/dependence::keys",
             Class::Definer => "cutter-pg/schema",
             _ => "",
         };
