@@ -294,3 +294,25 @@ fn a_copy_that_is_stored_otherwise_than_it_was_signed_holds_nothing_up() {
     }
     d.verify(&run_id);
 }
+
+/// Where a refusal stands and the gate was asked anew without a signed word, whoever checks is told.
+#[test]
+fn what_was_refused_and_asked_anew_without_a_word_fails_verify() {
+    let d = Deployment::new();
+    let run_id = parked(&d, "cut");
+    d.register("LAW-MINDS", &law(4, "a newer text"));
+    let _ = d.resume(&run_id).exits(3);
+    assert_eq!(d.resume(&run_id).exits(0).state(), "awaiting_cut_authorization");
+    d.finish_run(&run_id);
+    d.verify(&run_id);
+    d.tamper(
+        "SET session_replication_role = replica;
+         INSERT INTO cutter_governance.approval_answer (run_id, gate, occurrence, sha256, decision, approval_kb_id,
+             document, fingerprint, actor, late, inserted_by)
+         SELECT k.run_id, k.gate, k.occurrence, encode(sha256('x'), 'hex'), 'reject', 'x.md', 'x', repeat('A', 40), 'x', false,
+             'cutter_review'
+         FROM cutter_governance.approval_ask k WHERE k.gate = 'SG_cut_authz' AND k.occurrence = 1",
+    );
+    let verified = d.run(&["verify", "--run-id", &run_id]).exits(6);
+    assert!(verified.stdout.contains("verify.asks.after_refusal"), "{}", verified.stdout);
+}

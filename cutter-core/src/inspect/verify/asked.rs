@@ -17,7 +17,7 @@ use crate::inspect::asked::{Asked, asks as asked_by};
 use crate::policy::{Chain, Foreign};
 use crate::port::ask::{StoredAnswer, StoredAsk};
 use crate::port::database::{RunEvidence, StoredApproval};
-use crate::port::effect::ReviewVerdict;
+use crate::port::effect::{EffectName, ReviewVerdict};
 use crate::port::signer::SignatureFacts;
 use crate::sidecar::{ApprovalRecord, Sidecar};
 
@@ -67,7 +67,23 @@ pub fn asks(
         checks.push(Check::empty(&id("answers"), &wrong));
         checks.extend(enough(from.chain, from.evidence, one, &taken, from.brought));
     }
+    checks.extend(asked_after_a_refusal(stored, from.evidence));
     checks
+}
+
+/// What was refused was asked anew only on a signed word: as many decisions on stops stand as refusals that
+/// another request followed.
+fn asked_after_a_refusal(stored: &[StoredAsk], evidence: &RunEvidence) -> Option<Check> {
+    let place = |one: &StoredAsk| (one.asked.ask.gate.clone(), one.asked.ask.occurrence);
+    let is_followed = |one: &StoredAsk| {
+        let (gate, occurrence) = place(one);
+        stored.iter().map(place).any(|(other, n)| other == gate && n > occurrence)
+    };
+    let refused = stored.iter().filter(|one| one.refusal().is_some() && is_followed(one)).count();
+    let words = evidence.effects.iter().filter(|e| e.key.effect == EffectName::Sg3Review).count();
+    let id = "verify.asks.after_refusal";
+    let shown = format!("{refused} refusals that another request followed, {words} decisions on stops");
+    (refused > 0).then(|| Check::new(id, "a signed word on the stop of each", shown, words >= refused))
 }
 
 /// The request document asks exactly this. What was asked anew before its request was filed has none.
