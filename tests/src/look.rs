@@ -127,7 +127,7 @@ pub fn judge(facts: &Facts, brought: &[String]) -> Vec<Check> {
     let line = facts.line.as_deref();
     checks.push(verify::record_is_newest(sidecar, &facts.database.evidence, &facts.paths, line));
     checks.extend(verify::phase_documents(&facts.claims, &facts.paths, None));
-    checks.push(verify::no_strays(&facts.paths, &facts.answers));
+    checks.push(verify::no_strays(&facts.paths, &facts.answers, &facts.database.evidence));
     checks.extend(verify::index(&facts.claims, line));
     checks.extend(verify::database(&facts.claims, &facts.database));
     checks

@@ -316,3 +316,21 @@ fn what_was_refused_and_asked_anew_without_a_word_fails_verify() {
     let verified = d.run(&["verify", "--run-id", &run_id]).exits(6);
     assert!(verified.stdout.contains("verify.asks.after_refusal"), "{}", verified.stdout);
 }
+
+/// An approval was stored already when somebody refuses: both stand, and whoever checks finds both right.
+#[test]
+fn a_refusal_after_a_stored_approval_verifies() {
+    for gate in ["cut", "lifecycle"] {
+        let d = Deployment::new();
+        let run_id = parked(&d, gate);
+        d.approve(&run_id, gate);
+        d.register("LAW-MINDS", &law(4, "a newer text"));
+        let _ = d.resume(&run_id).exits(3);
+        let key = d.path(&format!("keys/{SOVEREIGN}.secret.asc"));
+        let refuse = ["sovereign", "refuse", "--defer", "--yes", "--run-id", &run_id, "--for", gate, "--key"];
+        let _ = d.run(&[&refuse[..], &[key.to_str().unwrap()]].concat()).exits(0);
+        assert_eq!(d.resume(&run_id).exits(5).stop_code(), "STOP_REFUSED");
+        d.verify(&run_id);
+        let _ = d.run(&["why", "--run-id", &run_id]).exits(0);
+    }
+}

@@ -10,8 +10,9 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::machine::run::{Phase, RunState};
-use crate::naming::DocumentName;
+use crate::key::refusal_id;
+use crate::machine::run::{GateId, Phase, RunState};
+use crate::naming::{AuthorizationGate, DocumentName};
 use crate::port::database::RunEvidence;
 use crate::port::effect::EffectName;
 use crate::sidecar::{PhaseResult, Sidecar};
@@ -37,7 +38,7 @@ pub fn unknown_to(sidecar: &Sidecar, evidence: &RunEvidence, documents: &[String
             ));
         }
     }
-    for path in documents {
+    for path in documents.iter().filter(|path| can_be(path, evidence)) {
         let name = path.rsplit('/').next().unwrap_or(path);
         let Ok((parsed, _)) = DocumentName::parse(name) else { continue };
         let filed = sidecar.documents.iter().any(|d| d.path.rsplit('/').next() == Some(name));
@@ -59,8 +60,27 @@ pub fn unknown_to(sidecar: &Sidecar, evidence: &RunEvidence, documents: &[String
     unknown
 }
 
+/// Whether what a document tells of can have happened: whoever files it, be it of a phase that failed, has
+/// committed what is before it. Where the database holds nothing of the run, or was not asked, nothing says
+/// otherwise.
+#[must_use]
+pub fn can_be(path: &str, evidence: &RunEvidence) -> bool {
+    let before = match DocumentName::parse(path.rsplit('/').next().unwrap_or(path)) {
+        Ok((DocumentName::Phase(Phase::StructuralVerify | Phase::LegBRecord), _)) => EffectName::LegA,
+        Ok((DocumentName::Phase(Phase::WriteVerify), _)) => EffectName::LegB,
+        Ok((DocumentName::Phase(Phase::LifecycleEnact), _)) => EffectName::WriteVerify,
+        Ok((DocumentName::Request { gate: AuthorizationGate::Lifecycle, .. }, _)) => EffectName::WriteVerify,
+        Ok((DocumentName::Phase(Phase::Closeout), _)) => EffectName::Enact,
+        _ => return true,
+    };
+    evidence.effects.is_empty() || evidence.effects.iter().any(|e| e.key.effect == before)
+}
+
 fn knows_effect(sidecar: &Sidecar, effect: EffectName, occurrence: u32, id: &uuid::Uuid) -> bool {
-    let chosen = |ids: &alloc::collections::BTreeMap<String, uuid::Uuid>| ids.values().any(|v| v == id);
+    // another host may have stored a refusal of what is asked: its id follows from the ask's
+    let chosen = |ids: &alloc::collections::BTreeMap<String, uuid::Uuid>| {
+        ids.values().any(|v| v == id || refusal_id(*v) == *id)
+    };
     if sidecar.intent.as_ref().is_some_and(|i| chosen(&i.ids)) || sidecar.stops.iter().any(|s| chosen(&s.ids))
     {
         return true;
@@ -78,10 +98,11 @@ fn knows_effect(sidecar: &Sidecar, effect: EffectName, occurrence: u32, id: &uui
         EffectName::WriteVerify => passed(Phase::WriteVerify),
         EffectName::Enact => passed(Phase::LifecycleEnact),
         EffectName::Sg2Request => sidecar.context_pins.contains_key("review_decision_id"),
-        EffectName::Sg1Review | EffectName::Sg2Review => sidecar.sovereign_approvals.iter().any(|a| {
-            let gate = if effect == EffectName::Sg1Review { "SG_cut_authz" } else { "SG_lifecycle_authz" };
-            a.gate == gate && a.occurrence >= occurrence
-        }),
+        EffectName::Sg1Review | EffectName::Sg2Review => {
+            let gate =
+                if effect == EffectName::Sg1Review { GateId::CutAuthz } else { GateId::LifecycleAuthz };
+            sidecar.last_decision(gate.as_str()).is_some_and(|(n, _)| n >= occurrence)
+        }
         EffectName::Sg3Review => sidecar.stops.iter().any(|s| s.n >= occurrence && s.resolved_by.is_some()),
         EffectName::Void => matches!(sidecar.run_state(), Ok(RunState::Voided { .. })),
     }

@@ -5,6 +5,7 @@ use cutter_core::approval::{ApprovalPolicy, Approver};
 use cutter_core::gate::Check;
 use cutter_core::id::RunId;
 use cutter_core::inspect::Claims;
+use cutter_core::inspect::recover::can_be;
 use cutter_core::inspect::verify::{self, Allowed, Approvals, AskSources, NotChecked, RecordFacts, Taken};
 use cutter_core::machine::run::Stage;
 use cutter_core::naming::RUNS_INDEX_PATH;
@@ -130,6 +131,8 @@ fn once(
             Err(failure) => return Err(failure),
         },
     };
+    let listed = paths;
+    let paths: Vec<String> = listed.iter().filter(|path| can_be(path, evidence)).cloned().collect();
     // directly in the folder
     let line = block_on(stores.kb.index_line(RUNS_INDEX_PATH, run_id.as_str()))?;
     if record.is_none() && paths.is_empty() && evidence.effects.is_empty() && line.is_none() {
@@ -173,7 +176,7 @@ fn once(
     };
     let owed = record.as_ref().and_then(|r| r.outbox.as_ref()).map(|o| o.name.as_str());
     out.checks.extend(verify::phase_documents(&claims, &paths, owed));
-    out.checks.push(verify::no_strays(&paths, &answers(&texts, &claims)));
+    out.checks.push(verify::no_strays(&listed, &answers(&texts, &claims), evidence));
     let asked = database.as_ref().map_or(&[][..], |stored| &stored.asks);
     filed(stores, &claims, record.as_ref(), &paths, asked, &mut out)?;
     let (mut checks, mut open) = verify::approvals(&claims, &facts, evidence, &keys);

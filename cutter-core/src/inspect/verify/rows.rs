@@ -215,7 +215,10 @@ impl<'a> World<'a> {
             E::Sg1Review | E::Sg2Review => {
                 let text = String::from_utf8(self.approval_at(effect)?.bytes("document")?).ok()?;
                 let said = text.lines().find_map(|line| line.strip_prefix("occurrence: "))?;
-                Some(said.trim().to_owned())
+                // that of its ask; more where an approval of it was stored before it was refused
+                let earlier = self.effects_of(effect.key.effect).filter(|e| e.at < effect.at);
+                let least = earlier.map(|e| e.key.occurrence + 1).max().unwrap_or(1);
+                Some(said.trim().parse::<u32>().ok()?.max(least).to_string())
             }
             // asked anew after the nth stop; stops that asked nothing anew leave numbers out
             E::Sweep => {

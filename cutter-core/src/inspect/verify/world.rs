@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::gate::Check;
 use crate::inspect::claims::Claims;
-use crate::inspect::recover::unknown_to;
+use crate::inspect::recover::{can_be, unknown_to};
 use crate::machine::run::{Phase, Stage};
 use crate::naming::DocumentName;
 use crate::port::database::RunEvidence;
@@ -93,13 +93,15 @@ pub fn phase_documents(claims: &Claims, paths: &[String], owed: Option<&str>) ->
     alloc::vec![Check::empty("verify.documents.one_for_each_phase", &wrong)]
 }
 
-/// Nothing stands in a run's folder that is no document of a run. `answers` are documents of any
-/// name that answer the run.
+/// Nothing stands in a run's folder that is no document of a run, or tells of what cannot have happened.
+/// `answers` are documents of any name that answer the run.
 #[must_use]
-pub fn no_strays(paths: &[String], answers: &[String]) -> Check {
-    let strays: Vec<&String> = paths
+pub fn no_strays(paths: &[String], answers: &[String], evidence: &RunEvidence) -> Check {
+    let is_none = |path: &&String| DocumentName::parse(name_of(path)).is_err() && !answers.contains(path);
+    let strays: Vec<&str> = paths
         .iter()
-        .filter(|path| DocumentName::parse(name_of(path)).is_err() && !answers.contains(path))
+        .filter(|path| is_none(path) || !can_be(path, evidence))
+        .map(|path| name_of(path))
         .collect();
     Check::empty("verify.documents.no_strays", &strays)
 }
