@@ -68,11 +68,13 @@ fn a_promotion_counts_where_a_pass_over_its_own_document_lists_it() {
     let mut owner = Scene::of(&world, "cutter_owner");
     owner.holds(&lines.iter().map(|(spoil, out, _)| (spoil, &counted, *out)).collect::<Vec<_>>());
     owner.holds(&lines.iter().map(|(spoil, _, out)| (spoil, &checked, *out)).collect::<Vec<_>>());
+    let status =
+        |to: &str, whose: &str| set(ENTRY, &format!("status = '{to}' WHERE entry_id {whose} '{entry}'"));
     let uneven = format!(
         "CU005: entry {entry}: status marked and its history disagree (history ends in review_pending=1)"
     );
     owner.holds(&[
-        (format!("{another}; {}", set(ENTRY, "status = 'marked'")), &checked, &uneven),
+        (format!("{another}; {}; {}", status("abandoned", "<>"), status("marked", "=")), &checked, &uneven),
         (set(ENTRY, "status = 'marked'"), &checked, &uneven),
         (format!("DELETE FROM {HISTORY} WHERE to_state = 'review_pending'"), &checked, "CU005"),
     ]);
