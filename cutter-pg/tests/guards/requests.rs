@@ -52,6 +52,9 @@ fn a_request_follows_what_its_own_run_has_done() {
         )
     };
     let (cut, verify, void) = (call("leg_a"), call("write_verify"), call("void"));
+    let why = format!(
+        "{void}; SELECT t.detail ->> 'reason' FROM public.cut_request_transition t WHERE t.to_status = 'cut_failed'"
+    );
     let unverified = "DELETE FROM cutter_governance.run_effect WHERE effect = 'write_verify'";
     let passed = "UPDATE cutter_governance.run_effect SET verdict = 'commit';
         UPDATE cutter_governance.verify_result SET passed = true, compensating_id = NULL, escalation_entry_id = NULL";
@@ -107,6 +110,7 @@ fn a_request_follows_what_its_own_run_has_done() {
             "t,cut_done",
         ),
         (with("cut_in_progress", &ended(run.run_id.as_str())), &void, "t,cut_failed"),
+        (with("cut_in_progress", &ended(run.run_id.as_str())), &why, "t,cut_failed,over"),
         (with("cut_in_progress", &ended("another")), &void, "f,cut_in_progress"),
         (with("mark_verified", &ended(run.run_id.as_str())), &void, "f,mark_verified"),
         (voided(""), &void, "t,cut_failed"),

@@ -178,6 +178,7 @@ fn a_save_renews_gives_back_and_compares_what_is_its_own_runs() {
             (released("r"), save("NULL", false), "saved,r"),
             (lapsed("r"), save("NULL", false), "saved,none"),
             ("DELETE FROM cutter_run.lease WHERE run_id = 'r'".to_owned(), save("NULL", false), "saved,none"),
+            ("DELETE FROM cutter_run.lease WHERE run_id = 'r'".to_owned(), own(), "CUF02"),
             (stop("r"), own(), "applied!,none"),
             (stop("s"), own(), "saved,none"),
             (stop("r"), last(), "applied!,r"),
@@ -235,6 +236,15 @@ fn a_text_is_made_of_its_own_runs_revisions() {
         (full("s", 3), &one, "bXY"),
         (full("r", 4), &one, "bXY"),
         (full("r", 4), &texts("4", false), "full"),
+        // and what is older than that is not read
+        (
+            format!(
+                "{}; UPDATE cutter_run.revision SET length = 9 WHERE run_id = 'r' AND revision < 4",
+                full("r", 4)
+            ),
+            &texts("4", false),
+            "full",
+        ),
         (
             format!("{changed}; DELETE FROM cutter_run.revision WHERE run_id = 'r' AND revision = 2"),
             &one,
