@@ -38,6 +38,10 @@ fn a_promotion_counts_where_a_pass_over_its_own_document_lists_it() {
     // as before a move named its pass
     let unnamed = set(HISTORY, "detail = '{}'");
     let another = beside(ENTRY, "'entry_id', gen_random_uuid(), 'idempotency_key', repeat('0', 64)");
+    let promoted_too = format!(
+        "{another}; INSERT INTO {HISTORY} SELECT (jsonb_populate_record(h, jsonb_build_object('history_id', gen_random_uuid(),
+             'entry_id', e.entry_id))).* FROM {HISTORY} h, {ENTRY} e WHERE e.entry_id <> '{entry}'"
+    );
     let elsewhere = format!("{another}; UPDATE {ENTRY} SET document_id = 'Y' WHERE entry_id <> '{entry}'");
     let gone = format!("DELETE FROM {LOG}");
     let twice = format!(
@@ -50,6 +54,7 @@ fn a_promotion_counts_where_a_pass_over_its_own_document_lists_it() {
         lines.extend([
             (with(""), "1 of 1", ""),
             (with(&another), "1 of 1", ""),
+            (with(&promoted_too), "1 of 1", ""),
             (with(&elsewhere), "1 of 1", ""),
             (with(&gone), "0 of 1", "CUC10"),
             (with(&set(LOG, "document_id = 'Y'")), "0 of 1", "CUC10"),
@@ -63,8 +68,14 @@ fn a_promotion_counts_where_a_pass_over_its_own_document_lists_it() {
     let mut owner = Scene::of(&world, "cutter_owner");
     owner.holds(&lines.iter().map(|(spoil, out, _)| (spoil, &counted, *out)).collect::<Vec<_>>());
     owner.holds(&lines.iter().map(|(spoil, _, out)| (spoil, &checked, *out)).collect::<Vec<_>>());
+    let status =
+        |to: &str, whose: &str| set(ENTRY, &format!("status = '{to}' WHERE entry_id {whose} '{entry}'"));
+    let uneven = format!(
+        "CU005: entry {entry}: status marked and its history disagree (history ends in review_pending=1)"
+    );
     owner.holds(&[
-        (set(ENTRY, "status = 'marked'"), &checked, "CU005"),
+        (format!("{another}; {}; {}", status("abandoned", "<>"), status("marked", "=")), &checked, &uneven),
+        (set(ENTRY, "status = 'marked'"), &checked, &uneven),
         (format!("DELETE FROM {HISTORY} WHERE to_state = 'review_pending'"), &checked, "CU005"),
     ]);
 }
@@ -312,6 +323,18 @@ fn a_review_that_moved_an_entry_is_one_decision_of_its_own() {
             ));
         }
         let fits = set(decision, kinds[all.iter().position(|is_one| *is_one).unwrap()]);
+        // moves of others, and at other times, want decisions of their own
+        for other in ["'entry_id', gen_random_uuid()", "'at', '2000-01-01Z'", "'to_state', 'marked'"] {
+            let also = beside(
+                HISTORY,
+                &format!(
+                    "'history_id', gen_random_uuid(), 'from_state', '{to}', 'to_state', '{to}', {other}"
+                ),
+            );
+            let also = also.replace("'to_state', 'marked'", "'from_state', 'marked', 'to_state', 'marked'");
+            let also = format!("{fits}; {also} WHERE t.from_state IS NULL");
+            lines.push((is(&also), moves.clone(), ""));
+        }
         for other in ["entry_id = gen_random_uuid()", "at = '2000-01-01Z'"] {
             lines.push((
                 is(&format!("{fits}; {}", set(decision, other))),

@@ -52,6 +52,9 @@ fn a_request_follows_what_its_own_run_has_done() {
         )
     };
     let (cut, verify, void) = (call("leg_a"), call("write_verify"), call("void"));
+    let why = format!(
+        "{void}; SELECT t.detail ->> 'reason' FROM public.cut_request_transition t WHERE t.to_status = 'cut_failed'"
+    );
     let unverified = "DELETE FROM cutter_governance.run_effect WHERE effect = 'write_verify'";
     let passed = "UPDATE cutter_governance.run_effect SET verdict = 'commit';
         UPDATE cutter_governance.verify_result SET passed = true, compensating_id = NULL, escalation_entry_id = NULL";
@@ -67,6 +70,9 @@ fn a_request_follows_what_its_own_run_has_done() {
     let approval = "UPDATE cutter_governance.review_approval";
     let effect = "UPDATE cutter_governance.run_effect";
     let used = "UPDATE cutter_governance.approval_use";
+    let set = "UPDATE cutter_governance.cut_change_set";
+    let verdict = "UPDATE cutter_governance.verify_result";
+    let other = "gen_random_uuid()";
     let mut owner = Scene::of(&world, "cutter_owner");
     owner.holds(&[
         (with("cut_in_progress", ""), &cut, "t,cut_failed"),
@@ -81,7 +87,30 @@ fn a_request_follows_what_its_own_run_has_done() {
         (with("completed", ""), &cut, "CUC09: completed->cut_done"),
         (with("completed", ""), &verify, "CUC09: completed->cut_failed"),
         (with("completed", passed), &verify, "CUC09: completed->cut_verified"),
+        // a cut by its own effect's approval, and a verdict on that cut
+        (with("cut_in_progress", &format!("{used} SET effect_id = {other}")), &void, "f,cut_in_progress"),
+        (with("cut_in_progress", &format!("{used} SET run_id = 'another'")), &void, "f,cut_in_progress"),
+        (with("cut_in_progress", &format!("{set} SET approval_id = {other}")), &void, "f,cut_in_progress"),
+        (with("cut_in_progress", &format!("{set} SET run_id = 'another'")), &void, "f,cut_in_progress"),
+        (with("cut_in_progress", &format!("{verdict} SET change_set_id = {other}")), &cut, "t,cut_done"),
+        (
+            with(
+                "cut_in_progress",
+                &format!("{effect} SET run_id = 'another' WHERE effect = 'write_verify'"),
+            ),
+            &cut,
+            "t,cut_done",
+        ),
+        (
+            with(
+                "cut_in_progress",
+                &format!("{effect} SET verdict = 'commit' WHERE effect = 'write_verify'"),
+            ),
+            &cut,
+            "t,cut_done",
+        ),
         (with("cut_in_progress", &ended(run.run_id.as_str())), &void, "t,cut_failed"),
+        (with("cut_in_progress", &ended(run.run_id.as_str())), &why, "t,cut_failed,over"),
         (with("cut_in_progress", &ended("another")), &void, "f,cut_in_progress"),
         (with("mark_verified", &ended(run.run_id.as_str())), &void, "f,mark_verified"),
         (voided(""), &void, "t,cut_failed"),

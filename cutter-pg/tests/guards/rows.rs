@@ -3,7 +3,7 @@
 use cutter_pg::login::Login;
 
 use super::support::{World, id};
-use super::{Scene, again};
+use super::{Scene, again, beside};
 
 /// Another cut, without rows, before this one.
 const BESIDE: &str = "INSERT INTO cutter_governance.cut_change_set
@@ -193,6 +193,21 @@ fn a_decision_is_stored_once_of_its_own_run_and_takes_its_next_number() {
             "INSERT INTO cutter_governance.run_ended (run_id, reason, actor, at) VALUES ('{run}', 'over', 'me', now())"
         )
     };
+    let asked = |differs: &str| {
+        format!(
+            "{} WHERE t.gate = 'SG_cut_authz'",
+            beside("cutter_governance.approval_ask", &format!("'nonce', 'n', {differs}"))
+        )
+    };
+    let answered = |differs: &str| {
+        let another = "'sha256', encode(sha256('x'), 'hex'), 'document', '\\x78'";
+        beside("cutter_governance.approval_answer", &format!("{another}, {differs}"))
+    };
+    let used = format!(
+        "{}; INSERT INTO cutter_governance.approval_use (approval_id, run_id, effect, effect_id, at)
+         SELECT approval_id, 'r', 'leg_a', gen_random_uuid(), now() FROM cutter_governance.review_approval",
+        consent(&run_id, &nonce, "'y'", "reject")
+    );
     let already = "CUD10: it is decided already";
     let mut reviewer = Scene::of(&world, "cutter_review");
     let decide = decide.as_str();
@@ -210,6 +225,26 @@ fn a_decision_is_stored_once_of_its_own_run_and_takes_its_next_number() {
         (consent("another", &format!("{nonce}x"), "'y'", "approve"), decide, "t,1"),
         (consent(&run_id, "another", "'y'", "approve"), decide, "t,1"),
         (consent("another", &nonce, "'y'", "reject"), decide, "t,1"),
+        (used, decide, "CUD10: an approval of it was relied on"),
+        // what came late, was asked anew or is refused, of this ask and of no other
+        (
+            "UPDATE cutter_governance.approval_answer SET late = true".to_owned(),
+            decide,
+            "CUD10: when the ask had closed",
+        ),
+        (asked("'occurrence', 2"), decide, "CUD10: it was asked anew"),
+        (asked("'occurrence', 2, 'run_id', 'another'"), decide, "t,1"),
+        (
+            asked("'occurrence', 2, 'gate', 'SG_lifecycle_authz', 'approval_type', 'lifecycle_enactment'"),
+            decide,
+            "t,1",
+        ),
+        (answered("'decision', 'reject'"), decide, "CUD10: a refusal of it stands"),
+        (answered("'decision', 'reject', 'late', true"), decide, "t,1"),
+        (answered("'decision', 'reject', 'run_id', 'another'"), decide, "t,1"),
+        (answered("'decision', 'reject', 'gate', 'x'"), decide, "t,1"),
+        (answered("'decision', 'reject', 'occurrence', 2"), decide, "t,1"),
+        (answered("'decision', 'approve'"), decide, "t,1"),
         (ended(&run_id), decide, "CUC20"),
         (ended("another"), decide, "t,1"),
         (effect(&run_id, "void", 1), decide, "CUC20"),

@@ -103,6 +103,11 @@ fn a_run_begins_once_with_a_holder_and_a_lease_within_their_bounds() {
     let (long, longer) = (format!("rpad({HOLDER}, 16384)"), format!("rpad({HOLDER}, 16385)"));
     let known = "INSERT INTO cutter_run.run (run_id) VALUES ('r');
         INSERT INTO cutter_run.revision (run_id, revision, body) VALUES ('r', 1, 'abc')";
+    let taken = format!(
+        "{known}; INSERT INTO cutter_run.lease (run_id, token, attempt, holder, taken_at, renewed_at, expires_at)
+         VALUES ('r', 1, '{}', 'other', now(), now(), now() + interval '1 hour')",
+        id()
+    );
     let begun = "applied 1 1 t applied 0";
     let mut exec = Scene::of(&world, "cutter_exec");
     exec.holds(&[
@@ -120,6 +125,8 @@ fn a_run_begins_once_with_a_holder_and_a_lease_within_their_bounds() {
         ("", begin("'abc'", HOLDER, "60000", "NULL"), "applied 1 1 t"),
         (known, of(HOLDER, "60000"), "already_applied 1 1 t applied 0"),
         (known, begin("'abd'", HOLDER, "60000", "'D'"), "conflict 1"),
+        // who does not get the lease claims nothing
+        (&taken, of(HOLDER, "60000"), "already_applied 1 f"),
     ]);
 }
 
@@ -171,6 +178,7 @@ fn a_save_renews_gives_back_and_compares_what_is_its_own_runs() {
             (released("r"), save("NULL", false), "saved,r"),
             (lapsed("r"), save("NULL", false), "saved,none"),
             ("DELETE FROM cutter_run.lease WHERE run_id = 'r'".to_owned(), save("NULL", false), "saved,none"),
+            ("DELETE FROM cutter_run.lease WHERE run_id = 'r'".to_owned(), own(), "CUF02"),
             (stop("r"), own(), "applied!,none"),
             (stop("s"), own(), "saved,none"),
             (stop("r"), last(), "applied!,r"),
@@ -187,9 +195,19 @@ fn a_save_renews_gives_back_and_compares_what_is_its_own_runs() {
             ("DELETE FROM cutter_run.revision WHERE run_id = 'r'".to_owned(), own(), "CUN10"),
         ]);
     }
-    let renewed = "SELECT cutter_run.fn_run_publish_told_apart('r', 1, 'abd', NULL, 3, 1, 60000, false);
+    // a young lease is left as it is, an older one is renewed, and no other run's
+    let renewed = "SELECT cutter_run.fn_run_publish('r', 1, 'abd', NULL, 3, 1, 60000, false);
         SELECT l.run_id FROM cutter_run.lease l WHERE l.renewed_at > l.taken_at AND l.expires_at > l.renewed_at";
-    owner.holds(&[("", renewed, "NULL,r")]);
+    let left = |seconds: u32| {
+        format!("UPDATE cutter_run.lease SET expires_at = clock_timestamp() + interval '{seconds} s'")
+    };
+    let told_apart = renewed.replace("publish", "publish_told_apart");
+    owner.holds(&[
+        (left(60), renewed, "NULL"),
+        (left(29), renewed, "NULL,r"),
+        (lapsed("r"), renewed, "NULL,r"),
+        (left(60), &told_apart, "NULL,r"),
+    ]);
 }
 
 #[test]
@@ -218,6 +236,15 @@ fn a_text_is_made_of_its_own_runs_revisions() {
         (full("s", 3), &one, "bXY"),
         (full("r", 4), &one, "bXY"),
         (full("r", 4), &texts("4", false), "full"),
+        // and what is older than that is not read
+        (
+            format!(
+                "{}; UPDATE cutter_run.revision SET length = 9 WHERE run_id = 'r' AND revision < 4",
+                full("r", 4)
+            ),
+            &texts("4", false),
+            "full",
+        ),
         (
             format!("{changed}; DELETE FROM cutter_run.revision WHERE run_id = 'r' AND revision = 2"),
             &one,
