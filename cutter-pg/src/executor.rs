@@ -474,7 +474,16 @@ fn void(tx: &mut Tx<'_>, write: &VoidWrite) -> Result<(), PgError> {
     if let Some([entry_id, history_id]) = write.entry {
         if tx.refusal.is_none() {
             let from = tx.status_of(entry_id)?;
-            tx.transition(entry_id, (&from, "abandoned"), history_id, &write.reason, write.change_set_id)?;
+            // somebody may have given the entry up meanwhile
+            if from != "abandoned" {
+                tx.transition(
+                    entry_id,
+                    (&from, "abandoned"),
+                    history_id,
+                    &write.reason,
+                    write.change_set_id,
+                )?;
+            }
         }
         tx.put_status(entry_id)?;
     }

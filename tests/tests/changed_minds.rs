@@ -334,3 +334,24 @@ fn a_refusal_after_a_stored_approval_verifies() {
         let _ = d.run(&["why", "--run-id", &run_id]).exits(0);
     }
 }
+
+/// Somebody gives the entry up while a gate waits: the run can be voided, and the document cut anew.
+#[test]
+fn a_run_whose_entry_was_given_up_is_voided_and_the_document_cut_anew() {
+    for gate in ["cut", "lifecycle"] {
+        let d = Deployment::new();
+        let run_id = parked(&d, gate);
+        let entry = d.texts(
+            "SELECT entry_id::text FROM cutter_governance.decision_backlog_entry WHERE run_id = $1",
+            &[&run_id],
+        );
+        let abandon = ["backlog", "abandon", &entry[0], "--reason", "no longer wanted"];
+        let _ = d.run(&abandon).exits(0);
+        let _ = d.resume(&run_id);
+        d.approve(&run_id, "void");
+        let void = d.run(&["orchestrate", "void", "--run-id", &run_id]).exits(0);
+        assert!(void.state().starts_with("voided"), "{}", void.stdout);
+        let anew = d.cut("LAW-MINDS");
+        assert_ne!(anew, run_id);
+    }
+}

@@ -23,7 +23,7 @@ use crate::key::refusal_id;
 use crate::machine::run::{GateId, Phase, Stage};
 use crate::naming::EscalationKind;
 use crate::port::effect::{EffectName, ReviewVerdict};
-use crate::sidecar::{AlsoApproved, ApprovalRecord, PhaseResult, StopRecord};
+use crate::sidecar::{AlsoApproved, ApprovalRecord, Considered, PhaseResult, StopRecord};
 use crate::stop::StopReason;
 
 impl Run<'_> {
@@ -285,9 +285,35 @@ impl Run<'_> {
         let kinds = stop_kinds(&self.sidecar, &stop).into_iter().filter(|k| *k != EscalationKind::Void);
         let asks: Vec<Ask> = kinds.map(|k| ask_for_stop(&self.sidecar, &stop, k)).collect();
         let heard = self.search(&asks, approval_prefix(GateId::FailureEscalation)).await?;
-        match heard.valid.first().filter(|answer| answer.approval.allows()) {
-            Some(answer) => self.accept_answer(answer).await,
-            None => Ok(Some(Outcome::Stopped(stop))),
+        // no is final; whoever said not now is overtaken by a later yes
+        let refusal = heard.refusal();
+        let overtakes = |answer: &&Answer| {
+            answer.approval.allows()
+                && refusal.is_none_or(|refusal| {
+                    refusal.approval.decision() == ReviewVerdict::Defer
+                        && refusal.approval.signed_at() < answer.approval.signed_at()
+                })
+        };
+        match (heard.valid.iter().find(overtakes), refusal) {
+            (Some(answer), _) => self.accept_answer(answer).await,
+            (None, refusal) => {
+                let said = refusal.map(|refusal| Considered {
+                    approval_kb_id: refusal.path.clone(),
+                    sha256: refusal.sha256,
+                    invariant: "approval.decision".to_owned(),
+                    detail: format!(
+                        "{} by {}: the run stays stopped{}",
+                        refusal.approval.decision().as_str(),
+                        refusal.approval.actor(),
+                        match refusal.approval.decision() {
+                            ReviewVerdict::Defer => ", until an approval is signed after it",
+                            _ => "; it can be voided",
+                        }
+                    ),
+                });
+                self.remember(said.as_slice()).await?;
+                Ok(Some(Outcome::Stopped(stop)))
+            }
         }
     }
 

@@ -346,7 +346,7 @@ impl Run<'_> {
     }
 
     /// Records documents that were not accepted; the same one is recorded once.
-    async fn remember(&mut self, invalid: &[Considered]) -> Result<(), Halt> {
+    pub(super) async fn remember(&mut self, invalid: &[Considered]) -> Result<(), Halt> {
         let known = self.sidecar.considered.len();
         for considered in invalid {
             let is_new = !self.sidecar.considered.contains(considered);

@@ -11,10 +11,10 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::summary::next_after_stop;
-use crate::driver::{is_for_the_next_gate, is_rejected};
-use crate::machine::run::{Phase, RunState, Stage};
+use crate::driver::{approval_prefix, is_for_the_next_gate, is_rejected};
+use crate::machine::run::{GateId, Phase, RunState, Stage};
 use crate::port::run_store::{LockHolder, StopRequest};
-use crate::sidecar::{Mode, PhaseResult, Sidecar};
+use crate::sidecar::{Considered, Mode, PhaseResult, Sidecar};
 use crate::stop::StopClass;
 
 /// The answer.
@@ -165,17 +165,16 @@ fn waiting(sidecar: &Sidecar, resume: &str, answer: &mut Why) {
     if let Some(actor) = &ask.expected_actor {
         answer.details.push(format!("only {actor} may answer"));
     }
-    for looked_at in &sidecar.considered {
-        answer.details.push(format!(
-            "not accepted: {} ({}: {})",
-            looked_at.approval_kb_id, looked_at.invariant, looked_at.detail
-        ));
-    }
+    answer.details.extend(sidecar.considered.iter().map(not_accepted));
     answer.next = vec![
         format!("cutter sovereign show --run-id {run}"),
         format!("cutter sovereign approve --run-id {run}"),
         resume.to_owned(),
     ];
+}
+
+fn not_accepted(looked_at: &Considered) -> String {
+    format!("not accepted: {} ({}: {})", looked_at.approval_kb_id, looked_at.invariant, looked_at.detail)
 }
 
 fn stop_details(sidecar: &Sidecar, answer: &mut Why) {
@@ -187,5 +186,9 @@ fn stop_details(sidecar: &Sidecar, answer: &mut Why) {
     } else if let Some(folder) = &sidecar.kb_folder {
         answer.details.push(format!("report: {folder}/{}", stop.name));
     }
+    let prefix = approval_prefix(GateId::FailureEscalation);
+    let answers_a_stop =
+        |c: &&Considered| c.approval_kb_id.rsplit('/').next().is_some_and(|name| name.starts_with(prefix));
+    answer.details.extend(sidecar.considered.iter().filter(answers_a_stop).map(not_accepted));
     answer.next = next_after_stop(sidecar, stop);
 }

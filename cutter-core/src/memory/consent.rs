@@ -263,7 +263,9 @@ impl Tx<'_> {
             logged = self.log_rows(set, Lifecycle::Voided);
         }
         if let Some([entry_id, history_id]) = write.entry {
-            if enacted == 0 {
+            // somebody may have given the entry up meanwhile
+            let is_given_up = self.tables.entries.get(&entry_id).is_some_and(|e| e.status == S::Abandoned);
+            if enacted == 0 && !is_given_up {
                 self.move_entry(entry_id, S::Abandoned, history_id, &write.reason, write.change_set_id)?;
             }
             self.put_status(entry_id);

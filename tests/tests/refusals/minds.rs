@@ -335,3 +335,29 @@ fn a_refusal_that_comes_while_the_run_stands_stopped_counts() {
         assert!(answers(&s, &run_id, &ask.gate).contains(&(refusal, false)), "{case}");
     }
 }
+
+/// Whoever says no to going on from a stop is named; a later yes overtakes a not now, and no no.
+#[test]
+fn at_a_stop_a_later_yes_overtakes_a_not_now_and_no_no() {
+    for (verdict, goes_on) in [(Defer, true), (Reject, false)] {
+        let s = Scenario::new(3_800);
+        let (run_id, ask) = s.parked(Gate::Cut);
+        stopped_over_a_refusal_that_nobody_signed(&s, &run_id, Gate::Cut, &ask);
+        let first = s.answer_stop_with(&run_id, EscalationKind::Resume, verdict, &[]);
+        let refused = block_on(s.ports().kb.read(&first.approval_path)).unwrap().unwrap();
+        s.world.file(&first.approval_path.replace(".md", "-no.md"), &refused.bytes);
+        assert!(matches!(s.resumed(&run_id).outcome, Outcome::Stopped(_)));
+        let considered = s.stored(&run_id).considered;
+        let said = format!("{} by {SOVEREIGN}", verdict.as_str());
+        assert!(considered.iter().any(|c| c.detail.starts_with(&said)), "{considered:?}");
+        s.world.advance(60_000);
+        let _ = s.answer_stop_with(&run_id, EscalationKind::Resume, Approve, &[("reason", "after all")]);
+        let driven = s.resumed(&run_id);
+        assert_eq!(
+            matches!(driven.outcome, Outcome::Paused { .. }),
+            goes_on,
+            "{verdict:?}: {:?}",
+            driven.outcome
+        );
+    }
+}
