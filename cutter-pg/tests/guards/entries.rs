@@ -118,6 +118,20 @@ fn an_entry_moves_by_the_verdict_and_the_signatures_of_its_own_cut() {
         (set(verdict, &format!("entry_id = {other}")), cut_of),
         (set(verdict, "passed = true, compensating_id = NULL, escalation_entry_id = NULL"), cut_of),
         (set(HISTORY, &format!("change_set_id = {other}")), cut_of),
+        // that of this move, and of a cut
+        (
+            set(HISTORY, &format!("change_set_id = {other} WHERE to_state = 'verify_failed_escalated'")),
+            cut_of,
+        ),
+        (
+            set(
+                cut,
+                &format!(
+                    "kind = 'compensating', live = false, unit_count = 0, compensates_id = {other} {of_cut}"
+                ),
+            ),
+            cut_of,
+        ),
         (set(HISTORY, &format!("to_state = 'verified_complete' WHERE {own}")), "CU005"),
         (set(cut, &format!("entry_id = {other} {of_cut}")), cut_of),
         (set(signature, &format!("change_set_id = {other}")), cut_of),
