@@ -300,6 +300,7 @@ fn a_copy_that_is_stored_otherwise_than_it_was_signed_holds_nothing_up() {
 fn what_was_refused_and_asked_anew_without_a_word_fails_verify() {
     let d = Deployment::new();
     let run_id = parked(&d, "cut");
+    d.approve(&run_id, "cut");
     d.register("LAW-MINDS", &law(4, "a newer text"));
     let _ = d.resume(&run_id).exits(3);
     assert_eq!(d.resume(&run_id).exits(0).state(), "awaiting_cut_authorization");

@@ -479,29 +479,3 @@ fn a_run_that_was_stopped_and_then_deferred_holds() {
     d.verify(&run_id);
     let _ = d.run(&["backlog", "audit"]).exits(0);
 }
-
-/// A file named like a later document, of what the database knows cannot have happened, is a stray: it is
-/// named, and misleads nobody about how far the run came.
-#[test]
-fn a_file_named_like_a_later_document_is_a_stray() {
-    let d = Deployment::new();
-    d.register("LAW", &law(2, "strays"));
-    let run_id = d.cut("LAW");
-    let folder =
-        std::fs::read_dir(d.path("kb/knowledge/dev/laws/law")).unwrap().next().unwrap().unwrap().path();
-    let date = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().file_name());
-    let date = date.map(|n| n.into_string().unwrap()).find(|n| n.starts_with("01-")).unwrap();
-    let date = date.trim_start_matches("01-source-pin-").to_owned();
-    for name in ["07-structural-verify", "SG2-lifecycle-authz-request", "11-final-orchestrator-report"] {
-        let stray = folder.join(format!("{name}-{date}"));
-        std::fs::write(&stray, "junk").unwrap();
-        let why = d.run(&["why", "--run-id", &run_id]).exits(0);
-        assert!(!why.text("/condition").contains("older copy"), "{name}: {}", why.stdout);
-        let _ = d.run(&["orchestrate", "recover", "--run-id", &run_id]).exits(0);
-        let verified = d.run(&["verify", "--run-id", &run_id]).exits(6);
-        assert_eq!(Case::failures(&verified), ["verify.documents.no_strays"], "{name}: {}", verified.stdout);
-        std::fs::remove_file(&stray).unwrap();
-    }
-    d.finish_run(&run_id);
-    d.verify(&run_id);
-}

@@ -216,8 +216,8 @@ impl<'a> World<'a> {
                 let text = String::from_utf8(self.approval_at(effect)?.bytes("document")?).ok()?;
                 let said = text.lines().find_map(|line| line.strip_prefix("occurrence: "))?;
                 // that of its ask; more where an approval of it was stored before it was refused
-                let earlier = self.effects_of(effect.key.effect).filter(|e| e.at < effect.at);
-                let least = earlier.map(|e| e.key.occurrence + 1).max().unwrap_or(1);
+                let numbers = self.effects_of(effect.key.effect).map(|e| e.key.occurrence);
+                let least = numbers.filter(|n| *n < effect.key.occurrence).max().map_or(1, |n| n + 1);
                 Some(said.trim().parse::<u32>().ok()?.max(least).to_string())
             }
             // asked anew after the nth stop; stops that asked nothing anew leave numbers out
