@@ -348,7 +348,7 @@ fn a_run_whose_entry_was_given_up_is_voided_and_the_document_cut_anew() {
         );
         let abandon = ["backlog", "abandon", &entry[0], "--reason", "no longer wanted"];
         let _ = d.run(&abandon).exits(0);
-        let _ = d.resume(&run_id);
+        let _ = d.run(&["orchestrate", "stop", "--run-id", &run_id, "--reason", "given up"]);
         d.approve(&run_id, "void");
         let void = d.run(&["orchestrate", "void", "--run-id", &run_id]).exits(0);
         assert!(void.state().starts_with("voided"), "{}", void.stdout);

@@ -6,11 +6,14 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use super::Outcome;
+use super::authorize::REFUSAL;
 use super::listen::{Answer, Judged, approval_prefix};
 use super::run::{Halt, Run};
 use crate::digest::Digest;
 use crate::machine::run::GateId;
 use crate::port::ask::{AnswerWrite, AskWrite, RunBegun, StoredAsk};
+use crate::port::effect::{EffectName, ReviewVerdict};
 
 impl Run<'_> {
     /// The asks of this run that are on record, where it came so far that it writes to a database.
@@ -96,5 +99,31 @@ impl Run<'_> {
             return Ok(());
         };
         reviewer.record_answers(&self.sidecar.run_id, &writes).await.map_err(|e| self.halt(e))
+    }
+
+    /// What is asked is open until it is asked anew: a refusal of it that came meanwhile is carried out.
+    pub(super) async fn refused_meanwhile(&mut self) -> Result<Option<Outcome>, Halt> {
+        let Some(ask) = self.sidecar.ask.clone() else { return Ok(None) };
+        let (gate, effect) = match ask.gate.parse() {
+            Ok(gate @ GateId::CutAuthz) => (gate, EffectName::LegA),
+            Ok(gate @ GateId::LifecycleAuthz) => (gate, EffectName::Enact),
+            _ => return Ok(None),
+        };
+        if self.fence.is_none() || self.committed(effect).await? {
+            return Ok(None);
+        }
+        // a refusal that was taken, and not carried out for what stopped the run, is
+        if self.intent()?.name == REFUSAL {
+            return self.carry_out_refusal(gate).await;
+        }
+        if self.decided(&ask).is_some_and(|record| record.decision != ReviewVerdict::Approve.as_str()) {
+            return self.begin_refusal(gate, ask.occurrence).await;
+        }
+        let heard = self.listen(core::slice::from_ref(&ask), approval_prefix(gate)).await?;
+        self.store_answers(&heard.valid).await?;
+        match heard.refusal() {
+            Some(refusal) => self.refuse(gate, refusal).await,
+            None => Ok(None),
+        }
     }
 }

@@ -178,7 +178,7 @@ impl Run<'_> {
     }
 
     /// Records a refusal, and carries it out.
-    async fn refuse(&mut self, gate: GateId, answer: &Answer) -> Result<Option<Outcome>, Halt> {
+    pub(super) async fn refuse(&mut self, gate: GateId, answer: &Answer) -> Result<Option<Outcome>, Halt> {
         if self.last_decision(gate.as_str()).is_ok_and(|last| last.sha256 == Some(answer.sha256)) {
             return self.begin_refusal(gate, answer.ask.occurrence).await;
         }
@@ -188,7 +188,11 @@ impl Run<'_> {
     }
 
     /// Begins to carry out the refusal on record, under ids that follow from the ask's.
-    async fn begin_refusal(&mut self, gate: GateId, occurrence: u32) -> Result<Option<Outcome>, Halt> {
+    pub(super) async fn begin_refusal(
+        &mut self,
+        gate: GateId,
+        occurrence: u32,
+    ) -> Result<Option<Outcome>, Halt> {
         self.forget_running();
         let ids = ["effect.sg1_review", "effect.sg2_review", "approval", "review_decision", "review_history"];
         let mut intent = self.choose(REFUSAL, occurrence, &ids, false);
@@ -202,7 +206,7 @@ impl Run<'_> {
     }
 
     /// Stores a refusal (S1 → S4, or S3 for a deferral), then stops the run (D32).
-    async fn carry_out_refusal(&mut self, gate: GateId) -> Result<Option<Outcome>, Halt> {
+    pub(super) async fn carry_out_refusal(&mut self, gate: GateId) -> Result<Option<Outcome>, Halt> {
         let intent = self.intent()?.clone();
         let phase = if gate == GateId::CutAuthz { Phase::CutLegA } else { Phase::LifecycleEnact };
         let effect = effect_at(gate);
@@ -344,32 +348,6 @@ impl Run<'_> {
         self.persist().await.map(|()| None)
     }
 
-    /// What is asked is open until it is asked anew: a refusal of it that came meanwhile is carried out.
-    async fn refused_meanwhile(&mut self) -> Result<Option<Outcome>, Halt> {
-        let Some(ask) = self.sidecar.ask.clone() else { return Ok(None) };
-        let (gate, effect) = match ask.gate.parse() {
-            Ok(gate @ GateId::CutAuthz) => (gate, EffectName::LegA),
-            Ok(gate @ GateId::LifecycleAuthz) => (gate, EffectName::Enact),
-            _ => return Ok(None),
-        };
-        if self.fence.is_none() || self.committed(effect).await? {
-            return Ok(None);
-        }
-        // a refusal that was taken, and not carried out for what stopped the run, is
-        if self.intent()?.name == REFUSAL {
-            return self.carry_out_refusal(gate).await;
-        }
-        if self.decided(&ask).is_some_and(|record| record.decision != ReviewVerdict::Approve.as_str()) {
-            return self.begin_refusal(gate, ask.occurrence).await;
-        }
-        let heard = self.listen(core::slice::from_ref(&ask), approval_prefix(gate)).await?;
-        self.store_answers(&heard.valid).await?;
-        match heard.refusal() {
-            Some(refusal) => self.refuse(gate, refusal).await,
-            None => Ok(None),
-        }
-    }
-
     async fn accept_answer(&mut self, answer: &Answer) -> Result<Option<Outcome>, Halt> {
         let missing = || Halt::stop(StopReason::Internal, "a stopped run holds no record of why");
         let stop = self.sidecar.stops.last().cloned().ok_or_else(missing)?;
@@ -486,7 +464,7 @@ impl Run<'_> {
 }
 
 /// Name of the intent that carries out a refusal.
-const REFUSAL: &str = "refusal";
+pub(super) const REFUSAL: &str = "refusal";
 
 /// What an approval at a gate is called.
 pub(super) const fn approval_type_of(gate: &str) -> &'static str {

@@ -213,12 +213,24 @@ impl<'a> World<'a> {
         match effect.key.effect {
             E::Mark | E::LegA | E::LegB | E::WriteVerify | E::Enact => Some("1".to_owned()),
             E::Sg1Review | E::Sg2Review => {
-                let text = String::from_utf8(self.approval_at(effect)?.bytes("document")?).ok()?;
-                let said = text.lines().find_map(|line| line.strip_prefix("occurrence: "))?;
-                // that of its ask; more where an approval of it was stored before it was refused
+                let approval = self.approval_at(effect)?;
+                let text = String::from_utf8(approval.bytes("document")?).ok()?;
+                let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+                let said: u32 = field("occurrence: ")?.parse().ok()?;
                 let numbers = self.effects_of(effect.key.effect).map(|e| e.key.occurrence);
-                let least = numbers.filter(|n| *n < effect.key.occurrence).max().map_or(1, |n| n + 1);
-                Some(said.trim().parse::<u32>().ok()?.max(least).to_string())
+                let least =
+                    numbers.filter(|n| *n < effect.key.occurrence).max().map_or(1, |n| n + 1).max(said);
+                // that of its ask; a refusal's may be more, by each approval of it that was taken before
+                let overruled = |w: &Row<'_>| {
+                    Some(w.text("gate").as_str()) == field("gate: ")
+                        && w.number("occurrence") == Some(u64::from(said))
+                        && w.text("decision") == ReviewVerdict::Approve.as_str()
+                };
+                let is_refusal = approval.text("decision") != ReviewVerdict::Approve.as_str();
+                let overruled =
+                    if is_refusal { self.of("approval_answer").filter(overruled).count() } else { 0 };
+                let most = least.saturating_add(u32::try_from(overruled).unwrap_or(u32::MAX));
+                Some(effect.key.occurrence.clamp(least, most).to_string())
             }
             // asked anew after the nth stop; stops that asked nothing anew leave numbers out
             E::Sweep => {
