@@ -9,7 +9,7 @@
 //! facts, and `gate::authorization` judges them.
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -326,6 +326,22 @@ impl ApprovalPolicy {
             },
             needed: self.needed.max(other.needed),
         }
+    }
+
+    /// The people who may approve what this creator began, each once.
+    #[must_use]
+    pub fn people(&self, creator: &str, creator_fingerprint: &str) -> BTreeSet<&str> {
+        let same = self.people_of(creator_fingerprint);
+        let is_creator = |actor: &str| actor == creator || same.contains(&actor);
+        let may = |actor: &&str| !self.approver_not_creator || !is_creator(actor);
+        self.approvers.iter().map(|a| a.actor.as_str()).filter(may).collect()
+    }
+
+    /// Whether these people are enough, with the one who is expected among them.
+    #[must_use]
+    pub fn are_enough(&self, people: &BTreeSet<&str>, expected: Option<&str>) -> bool {
+        let needed = usize::try_from(self.needed).unwrap_or(usize::MAX);
+        people.len() >= needed && expected.is_none_or(|expected| people.contains(expected))
     }
 
     /// The people whose key this is or was.

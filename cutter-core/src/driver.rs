@@ -65,6 +65,7 @@ pub(crate) use policy::{allowed, observe};
 pub use policy::{founded_policy, policy_of};
 pub use record::check_history;
 pub(crate) use record::{creation_fault, creation_names, said_once};
+pub(crate) use requests::report_of;
 pub use resume::{ResumeOptions, resume};
 pub use serve::{ServeError, Served, Worked, hand_over, serve, settle_request, work};
 pub use stopping::{

@@ -13,6 +13,7 @@ use crate::limits::REPORT_MAX_LINES;
 mod guard;
 mod phase;
 mod request;
+mod shown;
 mod stop;
 mod text;
 mod tree;
@@ -20,6 +21,7 @@ mod version;
 
 pub use phase::{FinalSections, PhaseReport, render_phase};
 pub use request::{BackupLine, RequestReport, UnitLine, asks_of_document, render_request};
+pub use shown::{NotShown, shows};
 pub use stop::{StopReport, render_stop};
 pub use version::VersionDiff;
 
@@ -63,9 +65,11 @@ pub enum ReportError {
     },
 }
 
+/// How long what stands in a cell or item may be: the first that lets the whole fit.
+const CELLS: [usize; 6] = [320, 160, 80, 40, 20, 10];
+
 /// Renders with ever shorter cells until the result fits, then checks it.
 fn fitted(run_id: &str, render: impl Fn(usize) -> String) -> Result<String, ReportError> {
-    const CELLS: [usize; 6] = [320, 160, 80, 40, 20, 10];
     let mut last = String::new();
     for cell in CELLS {
         last = render(cell);
@@ -81,5 +85,7 @@ fn fitted(run_id: &str, render: impl Fn(usize) -> String) -> Result<String, Repo
     Ok(last)
 }
 
+#[cfg(test)]
+mod shown_tests;
 #[cfg(test)]
 mod tests;

@@ -28,7 +28,7 @@ use crate::canonical;
 use crate::digest::Digest;
 use crate::driver::{
     TooFew, allowed, approval_prefix, creation_fault, creation_names, expected_first, founded_policy,
-    observe, plan_of, rank, said_once, verdict_on,
+    observe, plan_of, rank, report_of, said_once, verdict_on,
 };
 use crate::gate::authorization::AuthorizationFacts;
 use crate::id::RunId;
@@ -37,9 +37,10 @@ use crate::policy::Chain;
 use crate::port::ask::{AnswerWrite, AskWrite, DecisionWrite, OpenAsk, RunBegun, StoredAsk};
 use crate::port::database::{Reader, Reviewer};
 use crate::port::effect::ReviewVerdict;
-use crate::port::knowledge_base::KnowledgeBase;
+use crate::port::knowledge_base::{Document, KnowledgeBase};
 use crate::port::signer::{SignatureFacts, SignatureVerifier};
 use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::report::shows;
 use crate::settings::RunSettings;
 
 /// A folder in which nothing changed is read again only so often: a document may have been edited.
@@ -343,10 +344,10 @@ async fn basis_of(
     if let Some(fault) = creation_fault(&facts, &creation.fingerprint) {
         return Ok(Err(fault));
     }
-    if let Err(why) = rows_as_asked(ports, open, asked, begun).await? {
+    let created_by = said_once(&creation.document, "created_by").unwrap_or_default().to_owned();
+    if let Err(why) = rows_as_asked(ports, open, asked, begun, &created_by, &chain).await? {
         return Ok(Err(why));
     }
-    let created_by = said_once(&creation.document, "created_by").unwrap_or_default().to_owned();
     Ok(Ok(Basis { chain, created_by, fingerprint: creation.fingerprint.clone() }))
 }
 
@@ -374,12 +375,15 @@ fn begun_as_asked(open: &OpenAsk, asked: &AskWrite, begun: &RunBegun) -> Result<
 }
 
 /// The plan is built again from the stored text, under the settings that the run was begun with; at SG_2
-/// the digest of the stored rows is computed as well. Both must be what is asked about.
+/// the digest of the stored rows is computed as well. Both must be what is asked about, and the request
+/// must show that plan.
 async fn rows_as_asked(
     ports: &ReviewPorts,
     open: &OpenAsk,
     asked: &AskWrite,
     begun: &RunBegun,
+    created_by: &str,
+    chain: &Chain,
 ) -> PortResult<Result<(), String>> {
     let settings: RunSettings = match serde_json::from_str(&begun.settings) {
         Ok(settings) => settings,
@@ -419,7 +423,26 @@ async fn rows_as_asked(
             )));
         }
     }
-    Ok(Ok(()))
+    let Some(request) = live_request(ports, asked)
+        .await?
+        .filter(|document| required(asked, field::REQUEST_SHA256) == document.sha256.to_hex())
+    else {
+        // the gate's own check names that
+        return Ok(Ok(()));
+    };
+    let before = chain.until(required(asked, field::POLICY_HEAD)).unwrap_or_default();
+    // what differs from the version before is nothing that the reviewer's login may read
+    let report = report_of(&asked.ask, created_by, &settings, &plan, &before, None);
+    Ok(shows(&String::from_utf8_lossy(&request.bytes), &report, false)
+        .map_err(|differs| format!("the request shows something else than is asked: {differs}")))
+}
+
+/// The request as it stands now, if it can be read.
+async fn live_request(ports: &ReviewPorts, asked: &AskWrite) -> PortResult<Option<Document>> {
+    match ports.kb.read(&asked.ask.request_path).await {
+        Err(error) if error.kind.is_junk() => Ok(None),
+        found => found,
+    }
 }
 
 /// Judges one document; the inner error says why it decides nothing.
@@ -440,11 +463,7 @@ async fn judge(
         }
         Err(error) => return Err(error),
     };
-    let request = match ports.kb.read(&asked.ask.request_path).await {
-        Ok(found) => found.map(|document| document.sha256),
-        Err(error) if error.kind.is_junk() => None,
-        Err(error) => return Err(error),
-    };
+    let request = live_request(ports, asked).await?.map(|document| document.sha256);
     let facts = AuthorizationFacts {
         ask: asked.ask.clone(),
         signature,

@@ -15,6 +15,8 @@ mod changed;
 mod decisions;
 #[path = "refusals/drift.rs"]
 mod drift;
+#[path = "refusals/forged_request.rs"]
+mod forged_request;
 #[path = "refusals/gates.rs"]
 mod gates;
 #[path = "refusals/interleavings.rs"]
@@ -25,6 +27,8 @@ mod late;
 mod minds;
 #[path = "refusals/policy.rs"]
 mod policy;
+#[path = "refusals/policy_moves.rs"]
+mod policy_moves;
 #[path = "refusals/several.rs"]
 mod several;
 #[path = "refusals/sidecars.rs"]

@@ -11,7 +11,7 @@ use super::authorize::REFUSAL;
 use super::listen::{Answer, Judged, approval_prefix};
 use super::run::{Halt, Run};
 use crate::digest::Digest;
-use crate::machine::run::GateId;
+use crate::machine::run::{GateId, Stage};
 use crate::port::ask::{AnswerWrite, AskWrite, RunBegun, StoredAsk};
 use crate::port::effect::{EffectName, ReviewVerdict};
 
@@ -125,5 +125,27 @@ impl Run<'_> {
             Some(refusal) => self.refuse(gate, refusal).await,
             None => Ok(None),
         }
+    }
+
+    /// No approval of the open request can be relied on, so it is asked once more. A refusal of it counts.
+    pub(super) async fn ask_instead(
+        &mut self,
+        gate: GateId,
+        stage: Stage,
+        why: String,
+    ) -> Result<Option<Outcome>, Halt> {
+        let ask = self.open_ask()?;
+        self.explicit_approval = None;
+        let heard = self.search(&[ask], approval_prefix(gate)).await?;
+        self.store_answers(&heard.valid).await?;
+        if let Some(refusal) = heard.refusal() {
+            return self.refuse(gate, refusal).await;
+        }
+        self.check_drift().await?;
+        self.policy_stands().await?;
+        self.ask_anew(stage, Some(why)).await?;
+        self.persist().await?;
+        self.publish_request_again().await?;
+        Ok(None)
     }
 }

@@ -37,8 +37,11 @@ impl Run<'_> {
             _ => (GateId::LifecycleAuthz, Phase::LifecycleEnact, EffectName::Enact),
         };
         let refused = self.intent()?.name == REFUSAL;
-        if !self.names_all() && !refused && !self.committed(effect).await? {
-            return self.ask_for_rows(gate, stage).await;
+        if !refused
+            && let Some(why) = self.why_anew(gate).await?
+            && !self.committed(effect).await?
+        {
+            return self.ask_instead(gate, stage, why).await;
         }
         if self.adopting && !self.is_on_record().await? {
             // a run that was parked before asks were rows has none yet
@@ -59,6 +62,11 @@ impl Run<'_> {
         }
         let too_few = heard.too_few(self.decided(&ask).and_then(ApprovalRecord::signer));
         let decided = self.decided(&ask).map(|record| record.decision == ReviewVerdict::Approve.as_str());
+        let is_allowed =
+            too_few.is_none() && decided.unwrap_or(!heard.valid.is_empty()) && heard.refusal().is_none();
+        if is_allowed && let Some(why) = self.shown_otherwise(&ask).await? {
+            return self.ask_instead(gate, stage, why).await;
+        }
         match (decided, heard.valid.first()) {
             (Some(false), _) => self.begin_refusal(gate, ask.occurrence).await,
             _ if too_few.is_some() => Ok(Some(Outcome::Paused { ask, invalid: heard.invalid, too_few })),
@@ -126,24 +134,9 @@ impl Run<'_> {
         }
     }
 
-    fn open_ask(&self) -> Result<Ask, Halt> {
+    pub(super) fn open_ask(&self) -> Result<Ask, Halt> {
         let missing = || Halt::stop(StopReason::Internal, "no request is open");
         self.sidecar.ask.clone().ok_or_else(missing)
-    }
-
-    /// What was asked before requests named the rows, or the settings and the policy, is asked once
-    /// more: no approval of that request can be relied on. A refusal of it counts.
-    async fn ask_for_rows(&mut self, gate: GateId, stage: Stage) -> Result<Option<Outcome>, Halt> {
-        let ask = self.open_ask()?;
-        self.explicit_approval = None;
-        let heard = self.search(&[ask], approval_prefix(gate)).await?;
-        if let Some(refusal) = heard.refusal() {
-            return self.refuse(gate, refusal).await;
-        }
-        self.ask_anew(stage).await?;
-        self.persist().await?;
-        self.publish_request_again().await?;
-        Ok(None)
     }
 
     /// Begins what an answer allows, or carries out its refusal.

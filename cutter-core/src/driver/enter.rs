@@ -327,7 +327,7 @@ impl Run<'_> {
                 return self.persist_last().await;
             }
             next @ (Stage::GrantsProbed | Stage::WriteVerified) if self.live() => {
-                self.prepare_request(next, 1).await?;
+                self.prepare_request(next, 1, None).await?;
             }
             next => match Phase::at_stage(next) {
                 Some(following) => {

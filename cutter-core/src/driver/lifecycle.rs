@@ -39,7 +39,8 @@ impl Run<'_> {
         let payload = payload_digest(&write)?;
         let (unit_set_digest, grants_pin) = (self.sidecar.pin_digest("unit_set_digest")?, self.grants_pin()?);
         let approved = approval.review_decision_id;
-        let expected_actor = self.sidecar.settings.lifecycle_actor.clone();
+        let asked = self.sidecar.ask.as_ref().and_then(|ask| ask.expected_actor.clone());
+        let expected_actor = asked.unwrap_or_else(|| self.sidecar.settings.lifecycle_actor.clone());
         let rows = self.signed_rows().await?;
         let evidence = self.ports.reader.evidence(&self.sidecar.run_id).await.map_err(|e| self.halt(e))?;
         let signed = [

@@ -172,6 +172,42 @@ impl Run<'_> {
         Err(halt)
     }
 
+    /// Who is expected to answer at a gate: at SG_2 whom the settings name, or else the first one by name
+    /// whom the policy lets answer there.
+    pub(super) fn expected_at(&self, gate: GateId, chain: &Chain) -> Option<String> {
+        if gate == GateId::CutAuthz {
+            return None;
+        }
+        let named = &self.sidecar.settings.lifecycle_actor;
+        let policy = chain.now().at_gate(gate.as_str());
+        let people = self.people(&policy);
+        let first = people.first().filter(|_| !people.contains(named.as_str()));
+        Some(first.map_or_else(|| named.clone(), |first| (*first).to_owned()))
+    }
+
+    fn people<'a>(&self, policy: &'a ApprovalPolicy) -> BTreeSet<&'a str> {
+        policy.people(&self.sidecar.created_by, &self.sidecar.creation.fingerprint)
+    }
+
+    /// Why no approval of the open request can be relied on, while a new request's could: it was made
+    /// before requests named all, or the policy changed since.
+    pub(super) async fn why_anew(&self, gate: GateId) -> Result<Option<String>, Halt> {
+        let Some(ask) = &self.sidecar.ask else { return Ok(None) };
+        if !self.names_all() {
+            return Ok(Some("what was asked before named no rows".to_owned()));
+        }
+        if !self.asks() {
+            return Ok(None);
+        }
+        let chain = self.chain().await?;
+        let (since, now) = (allowed(&chain, ask), chain.now().at_gate(gate.as_str()));
+        let is_open = since.are_enough(&self.people(&since), ask.expected_actor.as_deref());
+        let expected = self.expected_at(gate, &chain);
+        let would_be = now.are_enough(&self.people(&now), expected.as_deref());
+        Ok((!is_open && would_be)
+            .then(|| "the policy changed, and who may answer now could not answer that request".to_owned()))
+    }
+
     /// The key that a duty is about to sign with must be the registered one.
     pub(super) async fn duty_key_stands(&self, duty: Duty, observed: &str) -> Result<(), Halt> {
         let chain = self.chain().await?;

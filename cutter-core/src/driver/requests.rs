@@ -10,6 +10,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use jiff::Timestamp;
+
 use super::Outcome;
 use super::cut_phases::commit_if_ok;
 use super::perform::{Act, Performance};
@@ -22,15 +24,64 @@ use crate::gate::lifecycle_request;
 use crate::intent::Intent;
 use crate::machine::run::{GateId, Phase, Stage, Trigger};
 use crate::naming::{AuthorizationGate, DocumentName, utc_date};
+use crate::plan::CutPlan;
 use crate::policy::Chain;
 use crate::port::database::UnitQuery;
 use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, Sg2RequestWrite, SweepWrite};
-use crate::report::{BackupLine, RequestReport, UnitLine, VersionDiff, render_request};
+use crate::report::{BackupLine, RequestReport, UnitLine, VersionDiff, render_request, shows};
+use crate::settings::RunSettings;
 use crate::sidecar::StopRecord;
 use crate::stop::StopReason;
 
 /// So many lines of one drift are shown again; its report has all of them.
 const ACKNOWLEDGED_LINES: usize = 20;
+
+/// What a request must show, as far as it does not rest on the run's record alone: from what is asked, the
+/// settings, the plan and the policy.
+pub(crate) fn report_of(
+    ask: &Ask,
+    created_by: &str,
+    settings: &RunSettings,
+    plan: &CutPlan,
+    chain: &Chain,
+    version_diff: Option<VersionDiff>,
+) -> RequestReport {
+    let required = |key: &str| ask.required.get(key).cloned().unwrap_or_default();
+    let units = plan.rows.iter().map(|r| UnitLine {
+        address: r.canonical_address.to_string(),
+        unit_kind: r.unit_kind.clone(),
+        section_type: r.section_type.clone(),
+        bytes: (r.end - r.start) as u64,
+    });
+    let duplicates = plan.duplicates.iter();
+    let duplicates = duplicates.map(|d| format!("{} (line {}): {} was taken", d.address, d.line, d.of));
+    let unsure = settings.detection.as_ref().and_then(|d| d.warning(&settings.profile.name));
+    let warnings = plan.warnings.iter().map(|w| match w.line {
+        Some(line) => format!("line {line}: {}: {}", w.code, w.message),
+        None => format!("{}: {}", w.code, w.message),
+    });
+    RequestReport {
+        ask: ask.clone(),
+        run_id: required(field::RUN_ID),
+        document_id: required(field::DOCUMENT_ID),
+        created_by: created_by.to_owned(),
+        at: Timestamp::UNIX_EPOCH,
+        sidecar_path: String::new(),
+        facts: Vec::new(),
+        units: units.collect(),
+        duplicates: duplicates.collect(),
+        warnings: chain.notices().into_iter().chain(unsure).chain(warnings).collect(),
+        changes: Vec::new(),
+        version_diff,
+        content_rows: 0,
+        backup: None,
+        grants: None,
+        pins: Vec::new(),
+        settings: settings.lines(),
+        evidence: Vec::new(),
+        policy: super::policy::allowed(chain, ask),
+    }
+}
 
 impl Run<'_> {
     /// Whether the outbox holds a request of a gate.
@@ -38,8 +89,14 @@ impl Run<'_> {
         self.sidecar.intent.as_ref().is_some_and(|i| i.name.starts_with("SG_"))
     }
 
-    /// Chooses a request's nonce and renders it into the outbox. Nothing is written yet.
-    pub(super) async fn prepare_request(&mut self, stage: Stage, occurrence: u32) -> Result<(), Halt> {
+    /// Chooses a request's nonce and renders it into the outbox. Nothing is written yet. `again` says why
+    /// it is asked once more, where no stop says it.
+    pub(super) async fn prepare_request(
+        &mut self,
+        stage: Stage,
+        occurrence: u32,
+        again: Option<String>,
+    ) -> Result<(), Halt> {
         let (gate, name) = match stage {
             Stage::GrantsProbed | Stage::AwaitingCutAuthorization => {
                 (GateId::CutAuthz, AuthorizationGate::Cut)
@@ -70,10 +127,7 @@ impl Run<'_> {
                 _ => LIFECYCLE_ENACTMENT.to_owned(),
             },
             required: self.required(gate, &intent, rows, head)?,
-            expected_actor: match gate {
-                GateId::CutAuthz => None,
-                _ => Some(self.sidecar.settings.lifecycle_actor.clone()),
-            },
+            expected_actor: self.expected_at(gate, &chain),
             approval_path: format!("{folder}/{answer}"),
             request_path: format!("{folder}/{file}"),
         };
@@ -81,7 +135,7 @@ impl Run<'_> {
         if needed > 1 {
             ask.required.insert(field::APPROVALS_NEEDED.to_owned(), needed.to_string());
         }
-        let report = self.request_report(&intent, &ask, &chain).await?;
+        let report = self.request_report(&intent, &ask, &chain, again).await?;
         let text = render_request(&report)?;
         let sha256 = self.owe(file, text);
         ask.required.insert(field::REQUEST_SHA256.to_owned(), sha256.to_hex());
@@ -126,62 +180,62 @@ impl Run<'_> {
         intent: &Intent,
         ask: &Ask,
         chain: &Chain,
+        again: Option<String>,
     ) -> Result<RequestReport, Halt> {
         self.backup_stands().await?;
         let version_diff = self.version_diff().await?;
         let grants = self.ports.reader.grants().await.map_err(|e| self.halt(e))?;
-        let facts = self.inputs();
-        let (asked_before, named_before) = (self.sidecar.ask.is_some(), self.named_rows().is_some());
-        let acknowledged = self.acknowledged();
-        let settings = &self.sidecar.settings;
-        let unsure = settings.detection.as_ref().and_then(|d| d.warning(&settings.profile.name));
-        let plan = self.plan().await?;
-        let units = plan.rows.iter().map(|r| UnitLine {
-            address: r.canonical_address.to_string(),
-            unit_kind: r.unit_kind.clone(),
-            section_type: r.section_type.clone(),
-            bytes: (r.end - r.start) as u64,
-        });
-        let units = units.collect();
-        let duplicates = plan.duplicates.iter();
-        let duplicates = duplicates.map(|d| format!("{} (line {}): {} was taken", d.address, d.line, d.of));
-        let duplicates = duplicates.collect();
-        let warnings = plan.warnings.iter().map(|w| match w.line {
-            Some(line) => format!("line {line}: {}: {}", w.code, w.message),
-            None => format!("{}: {}", w.code, w.message),
-        });
-        let unnamed = asked_before && !named_before;
-        let unnamed =
-            unnamed.then(|| "what was asked before named no rows: only this request does".to_owned());
-        let notices = chain.notices().into_iter();
-        let warnings = notices.chain(unsure).chain(warnings).chain(acknowledged).chain(unnamed).collect();
+        let again = again.map(|why| format!("asked once more: {why}"));
+        let changes = self.acknowledged().into_iter().chain(again).collect();
+        self.plan().await?;
+        let none = || Halt::stop(StopReason::Internal, "the text is not planned");
+        let plan = self.plan.as_ref().ok_or_else(none)?;
+        let sidecar = &self.sidecar;
+        let known = report_of(ask, &sidecar.created_by, &sidecar.settings, plan, chain, version_diff);
         Ok(RequestReport {
-            ask: ask.clone(),
-            run_id: self.sidecar.run_id.to_string(),
-            document_id: self.sidecar.document_id.clone(),
-            created_by: self.sidecar.created_by.clone(),
             at: intent.at,
-            sidecar_path: self.ports.runs.sidecar_location(&self.sidecar.run_id),
-            facts,
-            units,
-            duplicates,
-            warnings,
-            version_diff,
-            content_rows: self.sidecar.backup.as_ref().map_or(0, |b| b.content_rows),
-            backup: self.sidecar.backup.as_ref().map(|b| BackupLine {
+            sidecar_path: self.ports.runs.sidecar_location(&sidecar.run_id),
+            facts: self.inputs(),
+            changes,
+            content_rows: sidecar.backup.as_ref().map_or(0, |b| b.content_rows),
+            backup: sidecar.backup.as_ref().map(|b| BackupLine {
                 name: "pre_write.gpg".to_owned(),
                 bytes: b.blob.bytes,
                 sha256: b.blob.sha256,
                 plaintext_sha256: b.blob.plaintext_sha256,
                 fingerprint: b.blob.fingerprint.clone(),
-                scope: self.sidecar.settings.backup_scope.as_str().to_owned(),
+                scope: sidecar.settings.backup_scope.as_str().to_owned(),
             }),
             grants: Some(crate::gate::grant_probe::judge(&grants)),
-            pins: self.sidecar.drift_pins.0.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
-            settings: self.sidecar.settings.lines(),
-            evidence: self.sidecar.documents.iter().map(|d| (d.path.clone(), d.sha256)).collect(),
-            policy: super::policy::allowed(chain, ask),
+            pins: sidecar.drift_pins.0.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+            evidence: sidecar.documents.iter().map(|d| (d.path.clone(), d.sha256)).collect(),
+            ..known
         })
+    }
+
+    /// Why the open request is not to be relied on: it shows something else than the program does.
+    pub(super) async fn shown_otherwise(&mut self, ask: &Ask) -> Result<Option<String>, Halt> {
+        let found = match self.ports.kb.read(&ask.request_path).await {
+            Ok(found) => found,
+            Err(error) if error.kind.is_junk() => None,
+            Err(error) => return Err(self.halt(error)),
+        };
+        let asked = ask.required.get(field::REQUEST_SHA256);
+        let Some(document) = found.filter(|found| asked == Some(&found.sha256.to_hex())) else {
+            // the gate's own check names that
+            return Ok(None);
+        };
+        let version_diff = self.version_diff().await?;
+        let head = ask.required.get(field::POLICY_HEAD).map_or("", String::as_str);
+        let chain = self.chain().await?.until(head).unwrap_or_default();
+        self.plan().await?;
+        let Some(plan) = &self.plan else { return Ok(None) };
+        let sidecar = &self.sidecar;
+        let report = report_of(ask, &sidecar.created_by, &sidecar.settings, plan, &chain, version_diff);
+        let text = String::from_utf8_lossy(&document.bytes);
+        Ok(shows(&text, &report, true)
+            .err()
+            .map(|differs| format!("the request before was another one: {differs}")))
     }
 
     /// What changed on the way here: who approves the request accepts it.
@@ -237,7 +291,7 @@ impl Run<'_> {
             let gate = if stage == Stage::GrantsProbed { GateId::CutAuthz } else { GateId::LifecycleAuthz };
             let asked = self.sidecar.ask.as_ref().filter(|a| a.gate == gate.as_str());
             let occurrence = asked.map_or(1, |a| a.occurrence);
-            self.prepare_request(stage, occurrence).await?;
+            self.prepare_request(stage, occurrence, None).await?;
             self.persist().await?;
         }
         self.publish_request().await?;
@@ -275,7 +329,7 @@ impl Run<'_> {
         let missing = || Halt::stop(StopReason::Internal, "no request is open");
         let ask = self.sidecar.ask.clone().ok_or_else(missing)?;
         let digest = ask.required.get(field::REQUEST_SHA256).and_then(|t| t.parse().ok());
-        let expected_actor = self.sidecar.settings.lifecycle_actor.clone();
+        let expected_actor = ask.expected_actor.clone().unwrap_or_default();
         let n = self.pin_number("candidate_count")?;
         let write = Sg2RequestWrite {
             review_decision_id: intent.id("review_decision")?,
@@ -318,18 +372,19 @@ impl Run<'_> {
         if status == "reviewed_deferred" {
             self.sweep_again(stop).await?;
         }
-        self.ask_anew(stage).await
+        self.ask_anew(stage, None).await
     }
 
-    /// Asks at a gate once more, under the next occurrence, and begins nothing on the answer before.
-    pub(super) async fn ask_anew(&mut self, stage: Stage) -> Result<(), Halt> {
+    /// Asks at a gate once more, under the next occurrence, and begins nothing on the answer before. `why`
+    /// as [`Self::prepare_request`] has it.
+    pub(super) async fn ask_anew(&mut self, stage: Stage, why: Option<String>) -> Result<(), Halt> {
         let occurrence = self.sidecar.ask.as_ref().map_or(1, |a| a.occurrence + 1);
         if matches!(stage, Stage::WriteVerified | Stage::AwaitingLifecycleAuthorization) {
             // the next request is a row of its own, and there is none yet
             self.sidecar.drift_pins.0.insert(drift::REVIEW_DECISIONS.to_owned(), "0".to_owned());
         }
         self.forget_running();
-        self.prepare_request(stage, occurrence).await
+        self.prepare_request(stage, occurrence, why).await
     }
 
     async fn sweep_again(&mut self, stop: &StopRecord) -> Result<(), Halt> {

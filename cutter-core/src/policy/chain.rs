@@ -194,6 +194,20 @@ impl Chain {
         broken.chain(self.foundings.iter().map(founding)).chain(now.short_of_people()).collect()
     }
 
+    /// The chain as it stood when `head` was its last event.
+    ///
+    /// # Errors
+    /// [`Foreign`] if `head` is no event of this chain.
+    pub fn until(&self, head: &str) -> Result<Self, Foreign> {
+        let since = self.since(head)?.len();
+        let mut before = self.clone();
+        before.links.truncate(self.links.len() - since + 1);
+        let last = before.links.last().map_or(0, |link| link.event.seq);
+        before.foundings.retain(|founding| founding.seq <= last);
+        before.broken.retain(|broken| broken.seq <= last);
+        Ok(before)
+    }
+
     /// The last event's sha256; `None` where there is no policy yet.
     #[must_use]
     pub fn head(&self) -> Option<Digest> {

@@ -76,8 +76,10 @@ pub struct RequestReport {
     pub units: Vec<UnitLine>,
     /// Duplicate addresses that got a number.
     pub duplicates: Vec<String>,
-    /// Warnings of marking and planning.
+    /// Warnings of the policy, of detection, marking and planning.
     pub warnings: Vec<String>,
+    /// What changed on the way here, and why it is asked once more.
+    pub changes: Vec<String>,
     /// What changed since the version before, if there is one.
     pub version_diff: Option<VersionDiff>,
     /// Content rows of the document that stand already.
@@ -97,11 +99,21 @@ pub struct RequestReport {
 }
 
 const FACTS_MAX: usize = 36;
-const LISTED_MAX: usize = 6;
+pub(super) const LISTED_MAX: usize = 6;
 const PINS_MAX: usize = 22;
 const SETTINGS_MAX: usize = 24;
 const EVIDENCE_MAX: usize = 10;
 const KINDS_MAX: usize = 8;
+
+pub(super) const AT: &str = "at";
+pub(super) const SIDECAR_PATH: &str = "sidecar_path";
+pub(super) const FACTS: &str = "\n## 2. Facts and digests\n\n```yaml\n";
+pub(super) const UNITS: &str = "```\n\n## 3. Units\n\n";
+pub(super) const WARNINGS: &str = "\nWarnings: ";
+pub(super) const SAFETY_NET: &str = "\n## 4. Safety net\n\n";
+pub(super) const PINNED: &str = "\nPinned; any difference stops the run:\n\n```yaml\n";
+pub(super) const EVIDENCE: &str = "```\n\n## 5. Evidence\n\n";
+pub(super) const ANSWER: &str = "\n## 6. How to answer\n\n";
 
 /// Renders a request: at most 250 lines, deterministic. What differs from the version before and the
 /// list of units share the lines that the rest leaves; what is left out is counted, with the command
@@ -111,76 +123,130 @@ const KINDS_MAX: usize = 8;
 /// [`ReportError`] if it would show a secret or another run, or is too long even when cut.
 pub fn render_request(report: &RequestReport) -> Result<String, ReportError> {
     fitted(&report.run_id, |cell| {
-        let fixed = render(report, 0, 0, cell).lines().count();
-        let left = REPORT_MAX_LINES.saturating_sub(fixed + 1);
         let differing = report.version_diff.as_ref().map_or(0, |diff| diff.lines.len());
+        let left = lines_left(report, &Told::of(report, 0, cell), cell);
         // with an earlier version, what differs is read before what there is
         let diff_lines = differing.min(left / 2);
-        render(report, left - diff_lines, diff_lines, cell)
+        lay_out(report, &Told::of(report, diff_lines, cell), left - diff_lines, cell)
     })
 }
 
-fn render(report: &RequestReport, tree_lines: usize, diff_lines: usize, cell: usize) -> String {
+/// How many lines the rest leaves to the list of units.
+pub(super) fn lines_left(report: &RequestReport, told: &Told, cell: usize) -> usize {
+    REPORT_MAX_LINES.saturating_sub(lay_out(report, told, 0, cell).lines().count() + 1)
+}
+
+/// What a request says that only the run's own record and host can know: rendered, as it stands there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) at: String,
+    pub(super) sidecar_path: String,
+    pub(super) facts: String,
+    /// The warnings that are shown, behind those of the report.
+    pub(super) changes: Vec<String>,
+    /// How many warnings are not shown.
+    pub(super) more: usize,
+    pub(super) version_diff: String,
+    pub(super) content_rows: u64,
+    pub(super) safety_net: String,
+    pub(super) pins: String,
+    pub(super) evidence: String,
+}
+
+impl Told {
+    pub(super) fn of(report: &RequestReport, diff_lines: usize, cell: usize) -> Self {
+        let mut safety_net = backup(report, cell);
+        if let Some(grants) = &report.grants {
+            safety_net.push_str(&format!("\n{}\n", gate_line(grants)));
+            let failed: Vec<_> = grants.checks.iter().filter(|c| !c.ok).cloned().collect();
+            if !failed.is_empty() {
+                safety_net.push_str(&format!(
+                    "\n{}",
+                    checks(&GateReport::new(grants.gate, failed), LISTED_MAX, cell)
+                ));
+            }
+        }
+        // functions last: where pins must be cut, the values that move between runs stay
+        let mut pins = report.pins.clone();
+        pins.sort_by_key(|(name, _)| name.starts_with(FUNCTION_PREFIX));
+        let evidence = report.evidence.iter();
+        let evidence: Vec<Vec<String>> =
+            evidence.map(|(path, sha)| vec![code(path, cell), code(&sha.to_hex(), 64)]).collect();
+        let room = LISTED_MAX.saturating_sub(report.warnings.len());
+        let changes: Vec<String> = report.changes.iter().take(room).map(|c| prose(c, cell)).collect();
+        let all = report.warnings.len() + report.changes.len();
+        let document = one_line(&report.document_id);
+        let diff = report.version_diff.as_ref();
+        Self {
+            at: scalar(&report.at.to_string(), cell),
+            sidecar_path: scalar(&report.sidecar_path, cell),
+            facts: yaml(&report.facts, "", FACTS_MAX, cell),
+            more: all.saturating_sub(LISTED_MAX),
+            changes,
+            version_diff: diff.map_or_else(String::new, |d| version::render(d, &document, diff_lines, cell)),
+            content_rows: report.content_rows,
+            safety_net,
+            pins: yaml(&pins, "", PINS_MAX, cell.min(100)),
+            evidence: if evidence.is_empty() {
+                "None.\n".into()
+            } else {
+                table(&["document", "sha256"], &evidence, EVIDENCE_MAX)
+            },
+        }
+    }
+}
+
+pub(super) fn lay_out(report: &RequestReport, told: &Told, tree_lines: usize, cell: usize) -> String {
     let ask = &report.ask;
     let cut = ask.approval_type != LIFECYCLE_ENACTMENT;
     let run_id = one_line(&report.run_id);
     let title = if cut { "Cut Authorization Request" } else { "Lifecycle Enact Authorization Request" };
     let mut out =
         format!("# {title} · {} · {}\n\n> ```yaml\n", prose(&report.document_id, cell), prose(&run_id, cell));
+    let own = |text: &str| scalar(text, cell);
     for (key, value) in [
-        ("gate", ask.gate.as_str()),
-        ("occurrence", &ask.occurrence.to_string()),
-        ("production_mutation", "NONE until you approve"),
-        ("run_id", &run_id),
-        ("created_by", &report.created_by),
-        ("at", &report.at.to_string()),
-        ("sidecar_path", &report.sidecar_path),
-        ("voice_code", &ask.voice_code()),
+        ("gate", own(&ask.gate)),
+        ("occurrence", own(&ask.occurrence.to_string())),
+        ("production_mutation", own("NONE until you approve")),
+        ("run_id", own(&run_id)),
+        ("created_by", own(&report.created_by)),
+        (AT, told.at.clone()),
+        (SIDECAR_PATH, told.sidecar_path.clone()),
+        ("voice_code", own(&ask.voice_code())),
     ] {
-        out.push_str(&format!("> {key:<21}: {}\n", scalar(value, cell)));
+        out.push_str(&format!("> {key:<21}: {value}\n"));
     }
     out.push_str("> ```\n\n## 1. What you are asked\n\n");
-    out.push_str(&format!("{}\n\n{}\n\n", prose(&allows(ask), 600), consequence(report, cut)));
+    out.push_str(&format!("{}\n\n{}\n\n", prose(&allows(ask), 600), consequence(told.content_rows, cut)));
     out.push_str(&format!(
         "Compare by voice with the operator: `{}`. It stands for every value below but the digest of this document.\n",
         ask.voice_code()
     ));
-    out.push_str("\n## 2. Facts and digests\n\n```yaml\n");
-    out.push_str(&yaml(&report.facts, "", FACTS_MAX, cell));
-    out.push_str("```\n\n## 3. Units\n\n");
+    out.push_str(FACTS);
+    out.push_str(&told.facts);
+    out.push_str(UNITS);
     out.push_str(&units(report, cut, tree_lines, cell));
     out.push_str(&format!("\nDuplicate addresses: {}.\n\n", report.duplicates.len()));
     out.push_str(&bullets(&report.duplicates, LISTED_MAX, cell));
-    out.push_str(&format!("\nWarnings: {}.\n\n", report.warnings.len()));
-    out.push_str(&bullets(&report.warnings, LISTED_MAX, cell));
-    if let Some(diff) = &report.version_diff {
-        out.push_str(&version::render(diff, &one_line(&report.document_id), diff_lines, cell));
+    let warnings = report.warnings.iter().take(LISTED_MAX).map(|w| prose(w, cell));
+    let mut warnings: Vec<String> = warnings.chain(told.changes.iter().cloned()).collect();
+    out.push_str(&format!("{WARNINGS}{}.\n\n", warnings.len() + told.more));
+    match (warnings.is_empty(), told.more) {
+        (true, 0) => warnings.push("none".to_owned()),
+        (_, 0) => {}
+        (_, more) => warnings.push(format!("and {more} more")),
     }
-    out.push_str("\n## 4. Safety net\n\n");
-    out.push_str(&backup(report, cell));
-    if let Some(grants) = &report.grants {
-        out.push_str(&format!("\n{}\n", gate_line(grants)));
-        let failed: Vec<_> = grants.checks.iter().filter(|c| !c.ok).cloned().collect();
-        if !failed.is_empty() {
-            out.push_str(&format!("\n{}", checks(&GateReport::new(grants.gate, failed), LISTED_MAX, cell)));
-        }
-    }
-    out.push_str("\nPinned; any difference stops the run:\n\n```yaml\n");
-    // functions last: where pins must be cut, the values that move between runs stay
-    let mut pins = report.pins.clone();
-    pins.sort_by_key(|(name, _)| name.starts_with(FUNCTION_PREFIX));
-    out.push_str(&yaml(&pins, "", PINS_MAX, cell.min(100)));
+    warnings.iter().for_each(|warning| out.push_str(&format!("- {warning}\n")));
+    out.push_str(&told.version_diff);
+    out.push_str(SAFETY_NET);
+    out.push_str(&told.safety_net);
+    out.push_str(PINNED);
+    out.push_str(&told.pins);
     out.push_str("```\n\nCaps and settings:\n\n```yaml\n");
     out.push_str(&yaml(&report.settings, "", SETTINGS_MAX, cell));
-    out.push_str("```\n\n## 5. Evidence\n\n");
-    let rows: Vec<Vec<String>> =
-        report.evidence.iter().map(|(path, sha)| vec![code(path, cell), code(&sha.to_hex(), 64)]).collect();
-    out.push_str(&if rows.is_empty() {
-        "None.\n".into()
-    } else {
-        table(&["document", "sha256"], &rows, EVIDENCE_MAX)
-    });
-    out.push_str(&format!("\n## 6. How to answer\n\n{}\n\n", who(&report.policy, ask, cell)));
+    out.push_str(EVIDENCE);
+    out.push_str(&told.evidence);
+    out.push_str(&format!("{ANSWER}{}\n\n", who(&report.policy, ask, cell)));
     out.push_str(&approval_template(ask));
     out.push('\n');
     out.push_str(&by_hand(ask, &run_id));
@@ -188,9 +254,8 @@ fn render(report: &RequestReport, tree_lines: usize, diff_lines: usize, cell: us
 }
 
 /// What follows from a yes, and how far it can be taken back.
-fn consequence(report: &RequestReport, cut: bool) -> String {
-    let n = report.content_rows;
-    match (cut, n) {
+pub(super) fn consequence(content_rows: u64, cut: bool) -> String {
+    match (cut, content_rows) {
         (true, 0) => "The document has **0 content rows** now: this is a first cut. To revert means to void."
             .to_owned(),
         (true, n) => format!(

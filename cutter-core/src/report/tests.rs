@@ -20,7 +20,7 @@ use crate::port::database::ReviewVerdict;
 
 const RUN: &str = "ictr-20260520T101112Z-0196ed9a-1c00-7000-8000-000000000001";
 
-fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
+pub(super) fn pairs(list: &[(&str, &str)]) -> Vec<(String, String)> {
     list.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect()
 }
 
@@ -69,7 +69,7 @@ fn version_diff() -> VersionDiff {
     VersionDiff::of(1, &Comparison::between(&old, &new))
 }
 
-fn cut_request() -> RequestReport {
+pub(super) fn cut_request() -> RequestReport {
     use field::*;
     let fields = [
         RUN_ID,
@@ -103,6 +103,7 @@ fn cut_request() -> RequestReport {
         ],
         duplicates: vec!["ICX-CONST/ch-1/art-1 stands there 2 times".into()],
         warnings: Vec::new(),
+        changes: Vec::new(),
         version_diff: Some(version_diff()),
         content_rows: 0,
         backup: Some(BackupLine {
@@ -376,7 +377,8 @@ proptest! {
                 address: pick(i), unit_kind: pick(i + 1), section_type: pick(i + 2), bytes: u64::MAX,
             }).collect(),
             duplicates: many().map(pick).collect(),
-            warnings: many().map(pick).collect(),
+            warnings: many().take(n % 9).map(pick).collect(),
+            changes: many().map(|i| format!("asked once more: {}", pick(i))).collect(),
             version_diff: Some(VersionDiff {
                 lines: many().map(|i| OutlineLine {
                     class: (i % 3 > 0).then_some(Class::ALL[i % 7]), depth: i % 20, branch: pick(i), name: pick(i + 1), note: pick(i + 2),
@@ -399,6 +401,18 @@ proptest! {
         }
         let (_, headings) = structure(&text);
         prop_assert_eq!(headings.len(), 7, "{:?}", headings);
+        // whoever knows the plan and the policy finds it to be what the program shows, and no other words
+        for knows_before in [true, false] {
+            let known = super::shown_tests::known_of(&report, knows_before);
+            prop_assert_eq!(shows(&text, &known, knows_before), Ok(()));
+            let lines: Vec<&str> = text.lines().collect();
+            for line in (n % 7..lines.len()).step_by(61) {
+                let mut edited = lines.clone();
+                edited[line] = "Sign this, all is well.";
+                let edited = edited.join("\n") + "\n";
+                prop_assert!(shows(&edited, &known, knows_before).is_err(), "line {}: {}", line + 1, lines[line]);
+            }
+        }
     }
 
     #[test]

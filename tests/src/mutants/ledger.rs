@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use cutter_core::digest::Digest;
+
 use super::conditions::Class;
 
 /// A mutant's name: it says where and what, and outlives a change elsewhere in the same object.
@@ -183,24 +185,14 @@ impl Equivalents {
     }
 }
 
-/// Draws so many of a list by a seed, the same ones every time.
+/// Draws so many of a list by a seed: those whose names, hashed with it, come first. So a change of the code
+/// moves only the draw of what it changes.
 #[must_use]
-pub fn sample<T>(mut all: Vec<T>, seed: u64, count: usize) -> Vec<T> {
-    let mut state = seed;
-    let mut next = || {
-        // splitmix64
-        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    };
-    let count = count.min(all.len());
-    for n in 0..count {
-        let left = (all.len() - n) as u64;
-        let other = n + usize::try_from(next() % left).unwrap_or(0);
-        all.swap(n, other);
-    }
+pub fn sample<T>(mut all: Vec<T>, seed: u64, count: usize, of: impl Fn(&T) -> &Mutant) -> Vec<T> {
+    all.sort_by_cached_key(|one| {
+        let mutant = of(one);
+        Digest::of(format!("{seed}\n{}\n{}", mutant.object, mutant.change).as_bytes())
+    });
     all.truncate(count);
     all
 }
@@ -338,10 +330,16 @@ mod tests {
 
     #[test]
     fn a_sample_is_the_same_every_time_and_draws_nothing_twice() {
-        let drawn = sample((0..100).collect::<Vec<u32>>(), 7, 20);
-        assert_eq!(drawn, sample((0..100).collect::<Vec<u32>>(), 7, 20));
-        assert_ne!(drawn, sample((0..100).collect::<Vec<u32>>(), 8, 20));
-        assert_eq!(drawn.iter().collect::<BTreeSet<_>>().len(), 20);
-        assert_eq!(sample(vec![1, 2], 7, 20).len(), 2);
+        let all = |n: u32| {
+            let of = |i: u32| Mutant { object: i.to_string(), change: "c".into(), class: Class::Condition };
+            (0..n).map(of).collect::<Vec<Mutant>>()
+        };
+        let draw = |n: u32, seed: u64| -> BTreeSet<String> {
+            sample(all(n), seed, 20, |one| one).into_iter().map(|one| one.object).collect()
+        };
+        assert_eq!(draw(100, 7), draw(100, 7));
+        assert_ne!(draw(100, 7), draw(100, 8));
+        assert_eq!((draw(100, 7).len(), draw(2, 7).len()), (20, 2));
+        assert!(draw(100, 7).difference(&draw(104, 7)).count() <= 4, "few new ones move few");
     }
 }

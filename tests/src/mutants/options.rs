@@ -106,7 +106,7 @@ impl Options {
         };
         let meant: Vec<T> = all.into_iter().filter(|one| is_meant(of(one))).collect();
         let count = self.sample.unwrap_or(meant.len());
-        sample(meant, self.seed, count)
+        sample(meant, self.seed, count, of)
     }
 
     /// Whether a mutant is tried: one that nothing is known of, and one whose tests were not all asked.

@@ -1,0 +1,246 @@
+//! Whether a request says what the program says: whoever relies on an answer renders the request again,
+//! from what they know themselves, and compares. Whoever reads it need not know the digests by heart.
+//!
+//! What only the run's own record can tell (when it was asked, pins, backup, evidence, what changed on the
+//! way) is taken over as it stands, and must look like that and like nothing else: it is no place for other
+//! words.
+
+use alloc::borrow::ToOwned;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::request::{
+    ANSWER, AT, EVIDENCE, FACTS, LISTED_MAX, PINNED, RequestReport, SAFETY_NET, SIDECAR_PATH, Told, UNITS,
+    WARNINGS, consequence, lay_out, lines_left,
+};
+use super::text::yaml;
+use super::{CELLS, REPORT_MAX_BYTES, version};
+use crate::approval::LIFECYCLE_ENACTMENT;
+use crate::gate::clip;
+use crate::limits::REPORT_MAX_LINES;
+
+/// The first place where a request shows something else.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: expected {expected}, observed {observed}")]
+pub struct NotShown {
+    /// From 1.
+    pub line: usize,
+    /// What the program renders there.
+    pub expected: String,
+    /// What stands there.
+    pub observed: String,
+}
+
+/// How much of a line is named.
+const NAMED: usize = 160;
+
+/// A line from a little before the place where it differs.
+fn named(line: &str, column: usize) -> String {
+    let from = line.len().min(column).saturating_sub(NAMED / 2);
+    let from = (from..=line.len()).find(|n| line.is_char_boundary(*n)).unwrap_or_default();
+    let rest = clip(line.get(from..).unwrap_or_default(), NAMED);
+    if from == 0 { rest } else { "…".to_owned() + &rest }
+}
+
+impl NotShown {
+    fn at(document: &str, place: usize, expected: &str) -> Self {
+        let line = document.get(..place).unwrap_or_default().matches('\n').count() + 1;
+        let observed = document.lines().nth(line - 1).unwrap_or("no such line");
+        Self { line, expected: clip(expected, NAMED), observed: clip(observed, NAMED) }
+    }
+}
+
+/// Holds a request against what `report` would show. Of `report` what only the record can tell is not
+/// looked at, and what differs from the version before only where `knows_before`.
+///
+/// # Errors
+/// [`NotShown`]: the document is not what the program renders.
+pub fn shows(document: &str, report: &RequestReport, knows_before: bool) -> Result<(), NotShown> {
+    let read = Told::read(document, report)?;
+    let mut nearest: Option<(usize, NotShown)> = None;
+    let mut is_too_long_before = true;
+    for cell in CELLS {
+        let mut told = read.clone();
+        if knows_before {
+            let diff = report.version_diff.as_ref();
+            told.version_diff = String::new();
+            let left =
+                lines_left(report, &Told { version_diff: diff_of(report, 0, cell), ..told.clone() }, cell);
+            let diff_lines = diff.map_or(0, |diff| diff.lines.len()).min(left / 2);
+            told.version_diff = diff_of(report, diff_lines, cell);
+        }
+        let text = lay_out(report, &told, lines_left(report, &told, cell), cell);
+        if is_too_long_before && text == document {
+            return Ok(());
+        }
+        // a writer that had no need to cut so short is not believed
+        is_too_long_before = text.len() > REPORT_MAX_BYTES / 2;
+        let same = document.bytes().zip(text.bytes()).take_while(|(a, b)| a == b).count();
+        if nearest.as_ref().is_none_or(|(before, _)| same > *before) {
+            let line = document.as_bytes().iter().take(same).filter(|b| **b == b'\n').count();
+            let column =
+                same - document.as_bytes().iter().take(same).rposition(|b| *b == b'\n').map_or(0, |n| n + 1);
+            let at = |text: &str| named(text.lines().nth(line).unwrap_or("no such line"), column);
+            nearest = Some((same, NotShown { line: line + 1, expected: at(&text), observed: at(document) }));
+        }
+    }
+    Err(nearest.map_or_else(|| NotShown::at(document, 0, "a request"), |(_, differs)| differs))
+}
+
+fn diff_of(report: &RequestReport, lines: usize, cell: usize) -> String {
+    let document = super::text::one_line(&report.document_id);
+    report
+        .version_diff
+        .as_ref()
+        .map_or_else(String::new, |diff| version::render(diff, &document, lines, cell))
+}
+
+impl Told {
+    fn read(document: &str, report: &RequestReport) -> Result<Self, NotShown> {
+        let mut reader = Reader { document, at: 0 };
+        if document.lines().count() > REPORT_MAX_LINES {
+            return Err(NotShown::at(document, 0, "at most as many lines as a request may have"));
+        }
+        let at = reader.between(&header(AT), "\n")?.to_owned();
+        reader.back("\n");
+        let sidecar_path = reader.between(&header(SIDECAR_PATH), "\n")?.to_owned();
+        let cut = report.ask.approval_type != LIFECYCLE_ENACTMENT;
+        let asked = reader.between("\n## 1. What you are asked\n\n", FACTS)?;
+        let rows = asked
+            .split_once("The document has **")
+            .and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+        let content_rows = rows.filter(|n| asked.contains(&consequence(*n, cut))).unwrap_or(0);
+        reader.back(FACTS);
+        let facts = reader.block(FACTS, UNITS, |line| is_fact(line, report))?;
+        let total: usize = {
+            let count = reader.between(WARNINGS, ".\n\n")?;
+            count.parse().map_err(|_| reader.not_here("a number of warnings"))?
+        };
+        let known = report.warnings.len().min(LISTED_MAX);
+        let shown = total.clamp(known, LISTED_MAX);
+        let mut changes = Vec::new();
+        for n in 0..shown {
+            let line = reader.between("- ", "\n")?;
+            if n >= known {
+                let is_change = CHANGES.iter().any(|start| line.starts_with(start));
+                changes.push(is_change.then(|| line.to_owned()).ok_or_else(|| reader.not_here(CHANGES[0]))?);
+            }
+        }
+        let version_diff = match document.get(reader.at..).and_then(|rest| rest.find("\nAgainst version ")) {
+            Some(_) => {
+                let text = reader.block("\nAgainst version ", SAFETY_NET, |_| true)?;
+                reader.back(SAFETY_NET);
+                let whole = || "\nAgainst version ".to_owned() + &text;
+                is_diff(&text).then(whole).ok_or_else(|| reader.not_here("what differs"))?
+            }
+            None => String::new(),
+        };
+        Ok(Self {
+            at,
+            sidecar_path,
+            facts,
+            changes,
+            more: total.saturating_sub(shown),
+            version_diff,
+            content_rows,
+            safety_net: {
+                let text = reader.block(SAFETY_NET, PINNED, is_safety_net)?;
+                reader.back(PINNED);
+                text
+            },
+            pins: reader.block(PINNED, "```\n\nCaps and settings:\n", is_pair)?,
+            evidence: {
+                let text = reader.block(EVIDENCE, ANSWER, is_row)?;
+                reader.back(ANSWER);
+                text
+            },
+        })
+    }
+}
+
+/// What the lines begin with that tell of what changed.
+const CHANGES: [&str; 3] =
+    ["changed before this request (stop ", "asked once more:", "what was asked before named no rows"];
+
+fn header(key: &str) -> String {
+    alloc::format!("\n> {key:<21}: ")
+}
+
+fn is_pair(line: &str) -> bool {
+    let plain = line.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '"' | '/'))
+        && line.contains(": ");
+    plain || (line.starts_with("# and ") && line.ends_with(" more in the sidecar"))
+}
+
+/// A fact that the answer repeats is the one that the answer repeats.
+fn is_fact(line: &str, report: &RequestReport) -> bool {
+    let key = line.split(':').next().unwrap_or_default().trim_end();
+    let asked = report.ask.required.get(key).filter(|_| key != crate::approval::field::CHANGE_SET_ID);
+    let says = |value: &String| {
+        let pair = [(key.to_string(), value.clone())];
+        CELLS.iter().any(|cell| yaml(&pair, "", 1, *cell).trim_end() == line)
+    };
+    is_pair(line) && asked.is_none_or(says)
+}
+
+fn is_row(line: &str) -> bool {
+    line == "None." || (line.starts_with('|') && line.ends_with('|'))
+}
+
+fn is_safety_net(line: &str) -> bool {
+    let of_a_gate = line.starts_with('`') && line.ends_with(" hold.");
+    line.is_empty() || is_row(line) || of_a_gate || line.starts_with("No backup is part of this request: ")
+}
+
+/// What differs: a line that counts it, then perhaps a block and a line that leads on.
+fn is_diff(text: &str) -> bool {
+    let Some((_, rest)) = text.split_once("\n\n").filter(|(count, _)| !count.contains('\n')) else {
+        return false;
+    };
+    let signed = |line: &str| line.chars().nth(1).is_none_or(|c| c == ' ') && !line.starts_with('`');
+    let block = rest.strip_prefix("```text\n").and_then(|rest| rest.split_once("```\n\n"));
+    block.map_or(rest.is_empty(), |(lines, after)| {
+        let leads_on = after.ends_with(" shows it line by line.\n") && after.matches('\n').count() == 1;
+        leads_on && lines.lines().all(signed)
+    })
+}
+
+/// Goes through a document from one mark to the next.
+struct Reader<'a> {
+    document: &'a str,
+    at: usize,
+}
+
+impl<'a> Reader<'a> {
+    fn not_here(&self, expected: &str) -> NotShown {
+        NotShown::at(self.document, self.at, expected)
+    }
+
+    /// What stands between two marks; the place is behind the second one then.
+    fn between(&mut self, start: &str, end: &str) -> Result<&'a str, NotShown> {
+        let rest = self.document.get(self.at..).unwrap_or_default();
+        let from = rest.find(start).ok_or_else(|| self.not_here(start.trim()))? + start.len();
+        let inner = rest.get(from..).unwrap_or_default();
+        let length = inner.find(end).ok_or_else(|| self.not_here(end.trim()))?;
+        self.at += from + length + end.len();
+        Ok(inner.get(..length).unwrap_or_default())
+    }
+
+    /// Goes back to before a mark that was just passed.
+    fn back(&mut self, mark: &str) {
+        self.at = self.at.saturating_sub(mark.len());
+    }
+
+    /// As [`Self::between`], where each line must look like what belongs there.
+    fn block(&mut self, start: &str, end: &str, fits: impl Fn(&str) -> bool) -> Result<String, NotShown> {
+        let before = self.at;
+        let text = self.between(start, end)?;
+        match text.lines().find(|line| !fits(line)) {
+            Some(line) => {
+                let place = self.document.get(before..).and_then(|rest| rest.find(line)).unwrap_or_default();
+                Err(NotShown::at(self.document, before + place, "a line that belongs there"))
+            }
+            None => Ok(text.to_owned()),
+        }
+    }
+}

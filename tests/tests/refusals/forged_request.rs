@@ -1,0 +1,145 @@
+//! The operator puts a request before the approver whose digests are true and whose words are not.
+
+use cutter_core::approval::{Ask, field};
+use cutter_core::digest::Digest;
+use cutter_core::driver::Outcome;
+use cutter_core::id::RunId;
+use cutter_core::memory::block_on;
+use cutter_core::port::ask::{AskWrite, RunBegun};
+use cutter_core::port::effect::ReviewVerdict::Approve;
+use cutter_core::report::asks_of_document;
+use cutter_core::review::{Outcome as Became, Review, ReviewPorts};
+use cutter_tests::attack::edited;
+use cutter_tests::refusal::{Gate, asked};
+use cutter_tests::{DOCUMENT, Scenario};
+use serde_json::json;
+
+/// What he makes of a request.
+type Lie = fn(&str) -> String;
+
+fn is_past(s: &Scenario, run_id: &RunId, gate: Gate) -> bool {
+    let used = s.rows_of("approval_use");
+    let effect = if gate == Gate::Cut { "leg_a" } else { "enact" };
+    used.iter().any(|u| u["run_id"] == run_id.as_str() && u["used_by"]["effect"] == effect)
+}
+
+fn text_of(s: &Scenario, path: &str) -> String {
+    String::from_utf8(s.world.document(path).expect("it is filed").bytes).expect("text")
+}
+
+/// A second request in the knowledge base and in the record, as the program would have made it but for the lie.
+fn forged(s: &Scenario, run_id: &RunId, ask: &Ask, lie: Lie) -> Ask {
+    let second = |path: &str| {
+        path.replace("-authz-request-", "-authz-request-2-").replace("-authz-approval-", "-authz-approval-2-")
+    };
+    let nonce = Digest::of(b"another nonce").to_hex();
+    let mut bare = Ask { occurrence: 2, ..ask.clone() };
+    bare.required.insert(field::NONCE.into(), nonce.clone());
+    let text = text_of(s, &ask.request_path)
+        .replace("occurrence           : 1", "occurrence           : 2")
+        .replace("occurrence: 1\n", "occurrence: 2\n")
+        .replace(&ask.required[field::NONCE], &nonce)
+        .replace(&ask.voice_code(), &bare.voice_code());
+    let text = lie(&second(&text));
+    let path = second(&ask.request_path);
+    s.world.file(&path, text.as_bytes());
+    let forged = asks_of_document(&text, &path).pop().expect("it asks");
+    let forged = Ask { expected_actor: ask.expected_actor.clone(), ..forged };
+    let record = edited(&s.world.sidecar(run_id).expect("it is there").bytes, |v| {
+        v["ask"] = json!(forged);
+        v["intent"]["occurrence"] = json!(2);
+        v["intent"]["nonce"] = json!(nonce);
+    });
+    assert!(s.world.corrupt_sidecar(run_id, &record));
+    forged
+}
+
+const LIES: [(&str, Lie); 5] = [
+    ("the list of units", |text| {
+        text.replacen("  - ch-1 ", "  - ch-9 ", 1).replacen("  - art-1 ", "  - art-9 ", 1)
+    }),
+    ("what is asked", |text| {
+        text.replacen("To revert means", "This is a test. To revert means", 1)
+            .replacen("cannot", "can", 1)
+            .replacen("neither voided nor", "voided and", 1)
+    }),
+    ("how many units", |text| text.replacen(" units, ", " unit, ", 1)),
+    ("the settings", |text| text.replacen("max_candidates       : ", "max_candidates       : 1", 1)),
+    ("words between", |text| {
+        text.replacen("\n## 3. Units\n", "\nNothing below will be cut.\n\n## 3. Units\n", 1)
+    }),
+];
+
+#[test]
+fn an_answer_to_a_request_that_shows_something_else_allows_nothing() {
+    for gate in Gate::ALL {
+        for (what, lie) in LIES {
+            let s = Scenario::new(7_000);
+            let (run_id, ask) = s.parked(gate);
+            let forged = forged(&s, &run_id, &ask, lie);
+            assert_ne!(text_of(&s, &forged.request_path), text_of(&s, &ask.request_path));
+            s.sign(&forged, Approve);
+            let again = asked(&s.resumed(&run_id));
+            assert!(!is_past(&s, &run_id, gate), "{gate:?}: {what}");
+            assert_eq!(again.occurrence, 3, "{gate:?}: {what}");
+            let request = text_of(&s, &again.request_path);
+            assert!(
+                request.contains("asked once more: the request before was another one: line "),
+                "{request}"
+            );
+            s.sign(&again, Approve);
+            s.finish(&run_id);
+        }
+    }
+}
+
+/// A request made like this without a lie is the program's own.
+#[test]
+fn the_same_without_a_lie_is_answered() {
+    for gate in Gate::ALL {
+        let s = Scenario::new(7_100);
+        let (run_id, ask) = s.parked(gate);
+        let own = forged(&s, &run_id, &ask, str::to_owned);
+        s.sign(&own, Approve);
+        let driven = s.resumed(&run_id);
+        assert!(is_past(&s, &run_id, gate), "{gate:?}: {:?}", driven.outcome);
+    }
+}
+
+#[test]
+fn the_review_duty_stores_nothing_for_a_request_that_shows_something_else() {
+    for (what, lie) in LIES.into_iter().chain([("nothing", str::to_owned as Lie)]) {
+        let s = Scenario::new(7_200);
+        let (run_id, ask) = s.parked(Gate::Cut);
+        let sidecar = s.stored(&run_id);
+        let forged = forged(&s, &run_id, &ask, lie);
+        let holder = uuid::Uuid::from_u128(7);
+        let fence =
+            block_on(s.ports().executor.take_fence(&run_id, DOCUMENT, holder)).expect("his login may");
+        let write = AskWrite {
+            policy_head: forged.required[field::POLICY_HEAD].parse().ok(),
+            ids: sidecar.intent.as_ref().expect("it asks").ids.clone(),
+            at: s.world.now(),
+            begun: Some(RunBegun {
+                settings: sidecar.settings.text().to_owned(),
+                creation: (*sidecar.creation).clone(),
+            }),
+            ask: forged.clone(),
+        };
+        block_on(s.ports().executor.open_ask(&fence, &write)).expect("his login may");
+        s.sign(&forged, Approve);
+        let ports = s.world.process().ports();
+        let ports = ReviewPorts {
+            reader: ports.reader,
+            reviewer: ports.reviewer,
+            kb: ports.kb,
+            signatures: ports.signatures,
+        };
+        let reviewed = block_on(Review::new("rita".into()).pass(&ports)).expect("it looks");
+        let is_decided = reviewed.iter().any(|r| matches!(r.outcome, Became::Decided { .. }));
+        assert_eq!(is_decided, what == "nothing", "{what}: {reviewed:?}");
+        let said = reviewed.iter().any(|r| matches!(&r.outcome, Became::Unfit(why) if why.contains("line ")));
+        assert_eq!(said, what != "nothing", "{what}: {reviewed:?}");
+        assert!(!matches!(s.resumed(&run_id).outcome, Outcome::Completed));
+    }
+}
