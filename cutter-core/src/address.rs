@@ -402,6 +402,7 @@ mod tests {
             ("ICX/art-1~1", "from 2 up"),
             ("ICX/art-1~02", "from 2 up"),
             ("ICX/art-1~", "from 2 up"),
+            ("ICX/art-1~1234567890", "from 2 up"),
             ("ICX/art-é", "label"),
         ] {
             let error = Address::parse(text).unwrap_err().to_string();
@@ -411,6 +412,22 @@ mod tests {
         assert!(Address::parse(&long).unwrap_err().rule.contains("512"));
         assert!(Address::parse(&long[..512]).is_ok());
         assert!(DocumentId::parse(&"A".repeat(101)).is_err());
+        let nine = Address::parse("ICX/art-1~123456789").unwrap();
+        assert_eq!(nine.last().unwrap().occurrence, 123_456_789);
+    }
+
+    #[test]
+    fn a_child_keeps_the_rules_of_its_segment() {
+        let parent = DocumentId::parse("ICX").unwrap();
+        let first = parent.child("ch-1").unwrap();
+        assert_eq!(first.child("art-2~2").unwrap().as_str(), "ICX/ch-1/art-2~2");
+        for (segment, rule) in
+            [("nonsense", "kind"), ("art-É", "label"), ("art-1~1", "from 2 up"), ("art-1/art-2", "label")]
+        {
+            for error in [parent.child(segment).unwrap_err(), first.child(segment).unwrap_err()] {
+                assert!(error.to_string().contains(rule), "{segment}: {error}");
+            }
+        }
     }
 
     #[test]

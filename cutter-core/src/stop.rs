@@ -435,7 +435,7 @@ impl StopReason {
             | Self::Fenced
             | Self::Drift(_)
             | Self::Internal => format!("{resume} {run_id}"),
-            Self::KbConflict => format!("cutter verify --run-id {run_id}"),
+            Self::KbConflict => format!("cutter kb restore --run-id {run_id}"),
             Self::DutyKey => "cutter duty-key list".to_owned(),
             Self::StateCorrupt => format!("cutter orchestrate recover --run-id {run_id}"),
             Self::RunBusy => format!("cutter why --run-id {run_id}"),

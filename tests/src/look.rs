@@ -4,16 +4,20 @@
 use std::collections::BTreeMap;
 
 use cutter_core::approval::FORMAT;
+use cutter_core::digest::Digest;
 use cutter_core::driver::{Ports, policy_of};
 use cutter_core::gate::Check;
 use cutter_core::inspect::Claims;
 use cutter_core::inspect::verify::{
-    self, ApprovalFact, Approvals, DatabaseFacts, DocumentFact, RecordFacts, documents,
+    self, ApprovalFact, Approvals, AskSources, DatabaseFacts, DocumentFact, RecordFacts, documents,
     one_document_per_phase,
 };
 use cutter_core::memory::block_on;
 use cutter_core::naming::RUNS_INDEX_PATH;
+use cutter_core::policy::Chain;
+use cutter_core::port::ask::{StoredAnswer, StoredAsk};
 use cutter_core::port::database::{UnitQuery, UnitScope};
+use cutter_core::port::signer::SignatureFacts;
 use cutter_core::sidecar::Sidecar;
 
 /// Everything that verify looks at.
@@ -35,6 +39,14 @@ pub struct Facts {
     pub answers: Vec<String>,
     /// What the database holds.
     pub database: DatabaseFacts,
+    /// What was asked and answered, as the database has it.
+    pub asks: Vec<StoredAsk>,
+    /// The texts of the folder's documents.
+    pub texts: Vec<(String, String)>,
+    /// The policy that the database holds.
+    pub chain: Chain,
+    /// What was found of the signature of each stored answer.
+    pub signatures: BTreeMap<Digest, SignatureFacts>,
 }
 
 /// Reads a run's evidence.
@@ -46,7 +58,8 @@ pub fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
     let run = &sidecar.run_id;
     let stored = block_on(ports.runs.load(run)).unwrap().unwrap();
     let mut claims = Claims::of_sidecar(sidecar);
-    claims.policy = block_on(policy_of(ports.reader.as_ref(), ports.signatures.as_ref())).unwrap().ever();
+    let chain = block_on(policy_of(ports.reader.as_ref(), ports.signatures.as_ref())).unwrap();
+    claims.policy = chain.ever();
     let read = |path: &str| block_on(ports.kb.read(path)).unwrap();
     let (mut history, mut unreadable) = (Vec::new(), Vec::new());
     for n in 1..stored.revision {
@@ -89,7 +102,15 @@ pub fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
         let text = read(path).map(|document| String::from_utf8_lossy(&document.bytes).into_owned());
         text.is_some_and(|text| text.lines().any(|line| line == format!("format: {FORMAT}")))
     };
+    let text = |path: &String| String::from_utf8_lossy(&read(path).unwrap().bytes).into_owned();
+    let asks = block_on(ports.reader.asks(run)).unwrap();
+    let answers = asks.iter().flat_map(|ask| &ask.answers).map(|answer| &answer.answer);
+    let signatures = answers.filter_map(|a| Some((a.sha256(), observe(a.document.as_bytes())?))).collect();
     Facts {
+        texts: paths.iter().map(|path| (path.clone(), text(path))).collect(),
+        asks,
+        chain,
+        signatures,
         record: RecordFacts {
             sidecar: sidecar.clone(),
             revision: stored.revision,
@@ -128,6 +149,16 @@ pub fn judge(facts: &Facts, brought: &[String]) -> Vec<Check> {
     checks.push(verify::record_is_newest(sidecar, &facts.database.evidence, &facts.paths, line));
     checks.extend(verify::phase_documents(&facts.claims, &facts.paths, None));
     checks.push(verify::no_strays(&facts.paths, &facts.answers, &facts.database.evidence));
+    let sources = AskSources {
+        run_id: &sidecar.run_id,
+        record: Some(sidecar),
+        documents: &facts.texts,
+        chain: &facts.chain,
+        evidence: &facts.database.evidence,
+        brought,
+    };
+    let signature = |answer: &StoredAnswer| facts.signatures.get(&answer.answer.sha256()).cloned();
+    checks.extend(verify::asks(sources, &facts.asks, &signature));
     checks.extend(verify::index(&facts.claims, line));
     checks.extend(verify::database(&facts.claims, &facts.database));
     checks

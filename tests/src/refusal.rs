@@ -228,10 +228,8 @@ impl Scenario {
             let before = stored.and_then(|stored| Sidecar::from_bytes(&stored.bytes).ok());
             copies.add_revision(&before.expect("every revision is kept"));
         }
-        copies.add_answers(&block_on(ports.reader.asks(run_id)).expect("asks read"));
-        for row in self.rows_of("approval") {
-            copies.add(row["document"].as_str().unwrap_or_default().as_bytes().to_vec());
-        }
+        let asks = block_on(ports.reader.asks(run_id)).expect("asks read");
+        copies.add_answers(&asks, &block_on(ports.reader.evidence(run_id)).expect("evidence reads"));
         let squatted = owed(&sidecar).filter(|(path, _)| self.world.document(path).is_some());
         for (path, sha256) in recorded(&sidecar).into_iter().chain(squatted) {
             let stands = self.world.document(&path).is_some_and(|document| document.sha256 == sha256);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use cutter_core::digest::Digest;
-use cutter_core::inspect::restore::{Copies, owed, recorded};
+use cutter_core::inspect::restore::{Copies, owed, owed_report, recorded};
 use cutter_core::port::database::Reader as _;
 use cutter_core::port::knowledge_base::CreateOutcome;
 use cutter_core::sidecar::Sidecar;
@@ -71,7 +71,12 @@ fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
     let run_id = &args.run.run_id;
     let sidecar = load(&stores, run_id)?;
     let documents = recorded(&sidecar);
-    let owed = owed(&sidecar);
+    let mut owed = Vec::from_iter(owed(&sidecar));
+    for stop in sidecar.stops.iter().filter(|stop| stop.uploaded.is_none()) {
+        let stored = block_on(stores.runs.load_revision(run_id, stop.revision))?;
+        let at = stored.and_then(|stored| Sidecar::from_bytes(&stored.bytes).ok());
+        owed.extend(at.and_then(|at| owed_report(&sidecar, &at)));
+    }
     let mut damaged = BTreeMap::new();
     let mut done = Vec::new();
     for (path, sha256) in documents.iter().chain(owed.iter().map(|(path, sha256)| (path, sha256))) {
@@ -105,9 +110,10 @@ fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
                 }
             }
         }
-        let answers = wire::reader(&config).and_then(|reader| Ok(block_on(reader.asks(run_id))?));
+        let answers = wire::reader(&config)
+            .and_then(|reader| Ok((block_on(reader.asks(run_id))?, block_on(reader.evidence(run_id))?)));
         match answers {
-            Ok(asks) => copies.add_answers(&asks),
+            Ok((asks, evidence)) => copies.add_answers(&asks, &evidence),
             Err(failure) => cx.out.note(format!("the database was not asked for answers: {}", failure.what)),
         }
     }

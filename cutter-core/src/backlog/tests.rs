@@ -244,6 +244,33 @@ fn an_abandoned_entry_gives_its_key_back() {
 }
 
 #[test]
+fn another_verdict_names_both() {
+    let (model, id) = at(S::VerifiedComplete);
+    let other = judge(&model.read(id), &verify(VERDICT + 1, uuid(SET), false));
+    let Judgement::Refused(Refusal::Rules(checks)) = other else { panic!("{other:?}") };
+    assert_eq!((checks[0].expected.as_str(), checks[0].observed.as_str()), ("pass", "fail"));
+}
+
+#[test]
+fn what_an_entry_depends_on_is_the_same_in_any_order() {
+    let (model, id) = at(S::Marked);
+    let on = |n: u64| Dependency { entry_id: uuid(n), status: Some(S::Marked) };
+    let entry = Entry { depends_on: vec![on(600), on(601)], ..model.read(id) };
+    let mark = |depends_on| Mark {
+        entry_id: uuid(500),
+        idempotency_key: entry.idempotency_key,
+        manifest_digest: entry.manifest_digest,
+        depends_on,
+    };
+    for same in [vec![on(600), on(601)], vec![on(601), on(600)], vec![on(601), on(600), on(601)]] {
+        assert_eq!(judge_mark(Some(&entry), &mark(same)), Judgement::Replay(Some(id)));
+    }
+    for other in [vec![on(600)], vec![on(600), on(602)], Vec::new()] {
+        assert_eq!(broken(judge_mark(Some(&entry), &mark(other))), ["mark.same_content"]);
+    }
+}
+
+#[test]
 fn the_audit_finds_each_damage() {
     type Damage = fn(&mut Entry);
     let damages: [(S, Damage, &str); 14] = [

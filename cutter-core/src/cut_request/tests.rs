@@ -374,3 +374,25 @@ fn every_status_is_reached_by_some_interleaving() {
     reached.extend(model.timeline.iter().copied());
     assert_eq!(reached.len(), S::ALL.len(), "{reached:?}");
 }
+
+#[test]
+fn what_a_run_cuts_is_compared_thing_by_thing() {
+    let (source, manifest_digest) = (Digest::of(b"text"), Digest::of(b"manifest"));
+    let asked = CutRequest { source_hash: Some(source), manifest_digest: Some(manifest_digest), ..request() };
+    let run = RunText { document_id: "LAW".into(), source, manifest_digest };
+    let wrong = |request: &CutRequest, staged: Option<&str>, run: &RunText| -> Vec<String> {
+        let checks = same_text(request, staged, run).into_iter().filter(|check| !check.ok);
+        checks.map(|check| check.invariant).collect()
+    };
+    assert_eq!(wrong(&asked, Some("LAW"), &run), Vec::<String>::new());
+    assert_eq!(wrong(&asked, None, &run), Vec::<String>::new());
+    assert_eq!(wrong(&asked, Some("ANOTHER"), &run), ["cut.document_id"]);
+    let other = Digest::of(b"another");
+    assert_eq!(wrong(&asked, None, &RunText { source: other, ..run.clone() }), ["cut.source_hash"]);
+    assert_eq!(
+        wrong(&asked, None, &RunText { manifest_digest: other, ..run.clone() }),
+        ["cut.manifest_digest"]
+    );
+    let unmarked = CutRequest { source_hash: None, manifest_digest: None, ..asked };
+    assert_eq!(wrong(&unmarked, None, &run), ["cut.source_hash", "cut.manifest_digest"]);
+}

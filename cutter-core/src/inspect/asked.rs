@@ -117,10 +117,16 @@ pub fn asks(documents: &[(String, String)], run_id: &RunId) -> Vec<Asked> {
     found
 }
 
-/// The ask to answer: the newest for the purpose, or the newest of all that is no void.
+/// The ask to answer: the newest for the purpose, or the newest of all that is no void. What a stop asks is
+/// asked until the run asks something newer.
 #[must_use]
 pub fn newest(asks: &[Asked], purpose: Option<Purpose>) -> Option<&Asked> {
-    asks.iter().rev().find(|asked| match purpose {
+    let last = asks.last().map(|asked| &asked.ask.request_path);
+    let stands = |ask: &Ask| {
+        [CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT].contains(&ask.approval_type.as_str())
+            || Some(&ask.request_path) == last
+    };
+    asks.iter().rev().filter(|asked| stands(&asked.ask)).find(|asked| match purpose {
         Some(purpose) => asked.ask.approval_type == purpose.approval_type(),
         None => asked.ask.approval_type != VOID,
     })
@@ -293,5 +299,20 @@ mod tests {
         assert_eq!(newest(&all, Some(Purpose::Void)).unwrap().ask.approval_type, VOID);
         assert_eq!(newest(&all, Some(Purpose::Lifecycle)), None);
         assert_eq!(newest(&all[2..], None), None);
+        // a stop is asked about until the run asks something newer; a gate's request stands beside a stop
+        let mut later = all.to_vec();
+        later.push(Asked { ask: Ask { request_path: "r2".into(), ..all[0].ask.clone() }, ..asked("", "3") });
+        for purpose in [Purpose::Resume, Purpose::Void] {
+            assert_eq!(newest(&later, Some(purpose)), None);
+        }
+        assert_eq!(newest(&later, None).unwrap().ask.request_path, "r2");
+        assert!(newest(&all, Some(Purpose::Cut)).is_some());
+    }
+
+    #[test]
+    fn a_header_is_read_at_the_head_alone() {
+        let text = |lines: usize| format!("# title\n{}> at: \"x\"\n", "> k: v\n".repeat(lines));
+        assert_eq!(header(&text(18), "at").as_deref(), Some("x"));
+        assert_eq!(header(&text(19), "at"), None);
     }
 }

@@ -10,7 +10,8 @@ use crate::digest::Digest;
 use crate::driver::report_of_stop;
 use crate::machine::run::GateId;
 use crate::port::ask::StoredAsk;
-use crate::sidecar::{ApprovalRecord, Sidecar};
+use crate::port::evidence::RunEvidence;
+use crate::sidecar::{ApprovalRecord, Sidecar, StopRecord};
 
 /// Every document that was filed, asked or accepted as an answer: path and sha256, as the record has
 /// them.
@@ -27,6 +28,15 @@ pub fn recorded(sidecar: &Sidecar) -> BTreeMap<String, Digest> {
 pub fn owed(sidecar: &Sidecar) -> Option<(String, Digest)> {
     let (folder, outbox) = (sidecar.kb_folder.as_ref()?, sidecar.outbox.as_ref()?);
     Some((format!("{folder}/{}", outbox.name), outbox.sha256))
+}
+
+/// The same of the report of a stop that is not filed yet: `at` is the record as it was published with it.
+#[must_use]
+pub fn owed_report(sidecar: &Sidecar, at: &Sidecar) -> Option<(String, Digest)> {
+    let is_it = |stop: &&StopRecord| stop.uploaded.is_none() && stop.revision == at.revision;
+    let stop = sidecar.stops.iter().find(is_it)?;
+    let text = report_of_stop(at, stop).ok()?;
+    Some((format!("{}/{}", sidecar.kb_folder.as_ref()?, stop.name), Digest::of(text.as_bytes())))
 }
 
 /// Of them what must stand before an approval is spent and before the run is closed: all but answers
@@ -80,10 +90,12 @@ impl Copies {
         }
     }
 
-    /// Adds the answers that the database holds.
-    pub fn add_answers(&mut self, asks: &[StoredAsk]) {
-        for stored in asks.iter().flat_map(|ask| &ask.answers) {
-            self.add(stored.answer.document.clone().into_bytes());
+    /// Adds the answers that the database holds: those to requests, and the decisions that were stored, those
+    /// on stops among them.
+    pub fn add_answers(&mut self, asks: &[StoredAsk], evidence: &RunEvidence) {
+        let answers = asks.iter().flat_map(|ask| &ask.answers).map(|stored| &stored.answer.document);
+        for document in answers.chain(evidence.approvals.iter().map(|approval| &approval.document)) {
+            self.add(document.clone().into_bytes());
         }
     }
 

@@ -14,6 +14,7 @@ use crate::driver::{is_rejected, stop_kinds};
 use crate::machine::run::{Phase, RunState, Stage};
 use crate::naming::EscalationKind;
 use crate::sidecar::{Mode, PhaseResult, Sidecar, StopRecord};
+use crate::stop::StopReason;
 
 /// The gate at which a run waits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -149,6 +150,10 @@ pub(super) fn next_after_stop(sidecar: &Sidecar, stop: &StopRecord) -> Vec<Strin
                     EscalationKind::Void => {}
                 }
             }
+            // what a person mends first
+            let mended = [StopReason::KbConflict, StopReason::DutyKey];
+            let mended = mended.iter().filter(|reason| stop.code == reason.code());
+            next.extend(mended.map(|reason| reason.next_command(run.as_str())));
             next.push(format!("cutter orchestrate resume --run-id {run}"));
         }
         _ => {}

@@ -182,7 +182,11 @@ fn stop_details(sidecar: &Sidecar, answer: &mut Why) {
     answer.details.push(format!("{} at {} in {}", stop.code, stop.at, stop.stage));
     answer.details.extend(stop.detail.iter().cloned());
     if stop.uploaded.is_none() {
-        answer.details.push(format!("its report {} is still owed to the knowledge base", stop.name));
+        answer.details.push(format!(
+            "its report {} is still owed to the knowledge base; where another document stands under that name, it gives \
+             way to: cutter kb restore --run-id {}",
+            stop.name, sidecar.run_id
+        ));
     } else if let Some(folder) = &sidecar.kb_folder {
         answer.details.push(format!("report: {folder}/{}", stop.name));
     }

@@ -246,6 +246,7 @@ mod tests {
             assert_eq!(dot.matches(" -> ").count(), pairs.len() + 1, "{dot}");
             assert_eq!(dot.matches("peripheries=2").count(), diagram.terminals.len());
             assert!(dot.starts_with("digraph ") && dot.ends_with("}\n"));
+            assert_eq!(dot.matches("\n    start [shape=point];\n").count(), 1, "{dot}");
             for line in mermaid.lines().filter(|l| l.contains(": ")) {
                 let (ends, label) = line.split_once(": ").unwrap();
                 assert!(!label.contains([':', ';']) && !ends.contains(['<', '(']), "{line}");

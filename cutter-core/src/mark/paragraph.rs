@@ -354,3 +354,35 @@ fn loose<'a>(
     });
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn what_may_follow_a_number_is_as_the_profile_says() {
+        let follows = |allowed: After, after: &'static str| {
+            let found =
+                Designation { kind: "art", label: Some("1".to_string()), rank: 1, after, rest: after.trim() };
+            may_follow(&[allowed], &found, true)
+        };
+        let table: [(After, &[&str], &[&str]); 5] = [
+            (After::End, &["", "  "], &[" a", "."]),
+            (After::Comma, &[", a", " ,"], &["", ". a"]),
+            (After::Mark, &[". a", ": a", " – a"], &["", " a", ".1"]),
+            (After::Blank, &[" a", "\ta"], &["", " ", "a"]),
+            (After::Capital, &[" A", "  É"], &["", " a", "A", " 1"]),
+        ];
+        for (allowed, yes, no) in table {
+            assert!(yes.iter().all(|after| follows(allowed, after)), "{allowed:?} {yes:?}");
+            assert!(!no.iter().any(|after| follows(allowed, after)), "{allowed:?} {no:?}");
+        }
+        // without a number of its own a cited one stands alone
+        let bare = |after: &'static str, is_cited| {
+            let found = Designation { kind: "art", label: None, rank: 1, after, rest: after };
+            may_follow(&[After::Blank], &found, is_cited)
+        };
+        assert!(bare("", true) && bare(" a", false) && !bare(" a", true));
+    }
+}

@@ -219,6 +219,14 @@ fn a_stop_without_asks_is_a_plain_resume_and_a_failure_is_final() {
 }
 
 #[test]
+fn a_stop_report_tells_forty_lines_of_why_and_counts_the_rest() {
+    let why = |n: usize| StopReport { detail: (0..n).map(|i| format!("why {i}")).collect(), ..stop() };
+    assert!(!render_stop(&why(40)).unwrap().contains(" more\n"));
+    let text = render_stop(&why(42)).unwrap();
+    assert!(text.contains("- why 39\n- and 2 more\n"), "{text}");
+}
+
+#[test]
 fn a_stop_report_withholds_what_it_cannot_refuse() {
     let dsn = "postgres://u:hunter2@h/db";
     let text =
@@ -406,7 +414,7 @@ proptest! {
             let known = super::shown_tests::known_of(&report, knows_before);
             prop_assert_eq!(shows(&text, &known, knows_before), Ok(()));
             let lines: Vec<&str> = text.lines().collect();
-            for line in (n % 7..lines.len()).step_by(61) {
+            for line in (n..lines.len()).step_by(127) {
                 let mut edited = lines.clone();
                 edited[line] = "Sign this, all is well.";
                 let edited = edited.join("\n") + "\n";

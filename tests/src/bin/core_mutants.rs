@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! cargo run -p cutter-tests --bin core_mutants -- [run] [--seed N] [--sample K] [--only TEXT]
-//!     [--again | --survivors] [--most N] [--jobs N] [--core-alone]
+//!     [--again | --survivors] [--most N] [--jobs N] [--core-alone | --whole-product]
 //! cargo run -p cutter-tests --bin core_mutants -- list | report
 //! ```
 //!
 //! It draws so many places (200 unless said) by the seed, writes a copy of the workspace below the
 //! target directory with all of them built in, compiles that once, and chooses one at a time by a
-//! variable. The tests are those of `cutter-core` and of this package that need no database. The
+//! variable. The tests are those of `cutter-core` and of this package that do not start the program; with
+//! `--whole-product` those too, which is slow: best for `--survivors`. The
 //! list of places that change nothing is `tests/lists/mutants_core.tsv`. Exits 1 if a mutant
 //! survived or the list is wrong.
 
@@ -32,9 +33,21 @@ const SLOW: Duration = Duration::from_secs(20);
 /// A test that takes longer than this with a mutant hangs.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Tests that start the program are left out: it is not built with the places in it.
-fn no_program() -> (&'static str, &'static OsStr) {
-    ("CUTTER_BIN", OsStr::new("/no/program"))
+/// The tests with the program that they start.
+struct Built {
+    suite: Suite,
+    program: OsString,
+}
+
+impl Built {
+    fn run(
+        &self,
+        test: &Test,
+        variable: (&str, &OsStr),
+        limit: Duration,
+    ) -> Result<(Ended, Duration), String> {
+        self.suite.run(test, &[variable, ("CUTTER_BIN", &self.program)], limit)
+    }
 }
 
 /// What is no rule of the core: models and suites for tests, and what is computed before any run.
@@ -83,7 +96,7 @@ pub fn is_on(number: usize) -> bool {
 "#;
 
 fn main() -> ExitCode {
-    Options::main("core_mutants", &["--core-alone"], work)
+    Options::main("core_mutants", &["--core-alone", "--whole-product"], work)
 }
 
 /// A drawn place of a file.
@@ -170,25 +183,24 @@ fn try_all(
     todo: &[Drawn],
     ledger: &mut Ledger,
 ) -> Result<(), String> {
-    let (suite, lost) = build(root, &folder.join("tree"), options, todo)?;
+    let (built, lost) = build(root, &folder.join("tree"), options, todo)?;
     for number in &lost {
         let why = "has not the right types".to_owned();
         text(ledger.note(&todo[*number].mutant, Outcome::Invalid(why)), "the results")?;
     }
-    let reach = learn(&suite, folder, options.jobs)?;
+    let reach = learn(&built, folder, options.jobs)?;
     let numbers: Vec<usize> = (0..todo.len()).filter(|number| !lost.contains(number)).collect();
     let (started, done) = (Instant::now(), AtomicUsize::new(0));
     let ledger = Mutex::new(ledger);
     each(options.jobs, &numbers, |_, number| {
-        let mut asked = reach.touching(&suite.tests, &[number.to_string()]);
+        let mut asked = reach.touching(&built.suite.tests, &[number.to_string()]);
         let of = asked.len();
         asked.truncate(options.most);
         let mut outcome =
             if of == 0 { Outcome::Unreached } else { Outcome::Survived { asked: asked.len(), of } };
         let chosen = OsString::from(number.to_string());
         for test in asked {
-            let variables = [("CUTTER_MUTANT", chosen.as_os_str()), no_program()];
-            if suite.run(test, &variables, LIMIT)?.0 != Ended::Passed {
+            if built.run(test, ("CUTTER_MUTANT", &chosen), LIMIT)?.0 != Ended::Passed {
                 outcome = Outcome::Noticed(test.to_string());
                 break;
             }
@@ -210,7 +222,7 @@ fn build(
     tree: &Path,
     options: &Options,
     todo: &[Drawn],
-) -> Result<(Suite, BTreeSet<usize>), String> {
+) -> Result<(Built, BTreeSet<usize>), String> {
     let mut lost = BTreeSet::new();
     for _ in 0..12 {
         write_tree(root, tree, todo, &lost)?;
@@ -227,9 +239,33 @@ fn build(
             arguments.extend(["-p", "cutter-tests"]);
         }
         let kept = tree.with_file_name("built.json");
-        return Suite::build(tree, &target_of(tree), &arguments, &kept, false).map(|suite| (suite, lost));
+        let suite = Suite::build(tree, &target_of(tree), &arguments, &kept, false)?;
+        let program = if options.says("--whole-product") { program(tree)? } else { "/no/program".into() };
+        return Ok((Built { suite, program }, lost));
     }
     Err("the copy does not compile".to_owned())
+}
+
+/// Compiles the program of the copy, so that the places are built into it, too.
+fn program(tree: &Path) -> Result<OsString, String> {
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .current_dir(tree)
+        .env("CARGO_TARGET_DIR", target_of(tree))
+        .args([
+            "build",
+            "-q",
+            "-p",
+            "cutter-cli",
+            "-p",
+            "cutter-core",
+            "--features",
+            "cutter-core/conformance",
+        ])
+        .status();
+    if !text(status, "cargo")?.success() {
+        return Err("the program does not build".to_owned());
+    }
+    Ok(target_of(tree).join("debug/cutter").into_os_string())
 }
 
 /// The target folder of the copy: of its own, or it would build over the workspace's.
@@ -314,19 +350,18 @@ fn nearest(built: &str, start: usize, end: usize) -> Option<usize> {
 }
 
 /// Which test reaches which places: all tests once.
-fn learn(suite: &Suite, folder: &Path, jobs: usize) -> Result<Reach, String> {
+fn learn(built: &Built, folder: &Path, jobs: usize) -> Result<Reach, String> {
     let path = folder.join("reach.tsv");
     // other places, other reach
     let _ = std::fs::remove_file(&path);
     let mut reach = Reach::open(&path);
-    eprintln!("{} tests: what do they reach?", suite.tests.len());
+    eprintln!("{} tests: what do they reach?", built.suite.tests.len());
     let found = Mutex::new(Vec::new());
-    each(jobs, &suite.tests, |worker, test: &Test| {
+    each(jobs, &built.suite.tests, |worker, test: &Test| {
         let seen = folder.join(format!("touched-{worker}"));
         let _ = std::fs::remove_file(&seen);
         // twenty seconds are not waited for to the end
-        let (ended, took) =
-            suite.run(test, &[("CUTTER_MUTANT_REACH", seen.as_os_str()), no_program()], SLOW)?;
+        let (ended, took) = built.run(test, ("CUTTER_MUTANT_REACH", seen.as_os_str()), SLOW)?;
         let touched: BTreeSet<String> =
             std::fs::read_to_string(&seen).unwrap_or_default().lines().map(str::to_owned).collect();
         let left_out = match ended {

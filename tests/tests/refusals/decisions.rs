@@ -2,10 +2,12 @@
 //! follow it.
 
 use cutter_core::driver::{DriveError, Outcome, stop_kinds};
+use cutter_core::id::RunId;
 use cutter_core::memory::{Fault, FaultKind, FaultPlan};
 use cutter_core::naming::EscalationKind::{self, Resume, Void};
 use cutter_core::port::effect::{EffectKey, EffectName, ReviewVerdict};
 use cutter_core::sidecar::Mode;
+use cutter_tests::attack::edited;
 use cutter_tests::refusal::{Gate, asked, failed, stopped};
 use cutter_tests::{Scenario, TEXT};
 
@@ -285,18 +287,31 @@ fn a_replay_of_a_finished_run_does_nothing_and_says_so() {
 
 #[test]
 fn a_finished_run_whose_layers_disagree_is_a_conflict() {
-    let s = Scenario::new(543);
-    let run_id = s.whole_run().unwrap().sidecar.run_id.clone();
-    s.world.drop_effect(&EffectKey { run_id: run_id.clone(), effect: EffectName::Enact, occurrence: 1 });
-    let before = s.world.snapshot();
-    match s.cut(&s.ports()) {
-        Err(DriveError::ReplayConflict { run_id: held, state, .. }) => {
-            assert_eq!(held, run_id);
-            assert!(state.contains("the database does not hold"), "{state}");
+    let effect = |s: &Scenario, run_id: &RunId| {
+        let key = EffectKey { run_id: run_id.clone(), effect: EffectName::Enact, occurrence: 1 };
+        s.world.drop_effect(&key);
+    };
+    let decision = |s: &Scenario, run_id: &RunId| {
+        let record = edited(&s.world.sidecar(run_id).unwrap().bytes, |record| {
+            let approvals = record["sovereign_approvals"].as_array_mut().unwrap();
+            approvals.retain(|a| a["gate"] != "SG_lifecycle_authz");
+        });
+        assert!(s.world.corrupt_sidecar(run_id, &record));
+    };
+    for damage in [&effect as &dyn Fn(&Scenario, &RunId), &decision] {
+        let s = Scenario::new(543);
+        let run_id = s.whole_run().unwrap().sidecar.run_id.clone();
+        damage(&s, &run_id);
+        let before = s.world.snapshot();
+        match s.cut(&s.ports()) {
+            Err(DriveError::ReplayConflict { run_id: held, state, .. }) => {
+                assert_eq!(held, run_id);
+                assert!(state.contains("the database does not hold"), "{state}");
+            }
+            other => panic!("{other:?}"),
         }
-        other => panic!("{other:?}"),
+        assert_eq!(s.world.snapshot(), before);
     }
-    assert_eq!(s.world.snapshot(), before);
 }
 
 #[test]

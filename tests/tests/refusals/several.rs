@@ -9,6 +9,7 @@ use cutter_core::machine::run::GateId;
 use cutter_core::memory::{Fault, FaultKind, FaultPlan, block_on};
 use cutter_core::policy::{Change, Policy};
 use cutter_core::port::effect::ReviewVerdict::{self, Approve, Reject};
+use cutter_tests::look::{Facts, gather, judge};
 use cutter_tests::refusal::{Gate, asked, stopped};
 use cutter_tests::{SOVEREIGN, Scenario};
 
@@ -160,4 +161,44 @@ fn a_policy_that_wants_more_holds_for_what_is_asked_already() {
     file(&s, &ask, 1, BOB, Approve);
     asked(&s.resumed(&run_id));
     assert!(is_past(&s, &run_id, Gate::Cut));
+}
+
+/// A checker counts the people once more, from what the database holds.
+#[test]
+fn a_checker_finds_that_somebody_is_missing() {
+    for gate in Gate::ALL {
+        let (s, run_id, ask) = parked(6_600, gate);
+        file(&s, &ask, 0, SOVEREIGN, Approve);
+        file(&s, &ask, 1, BOB, Approve);
+        s.finish(&run_id);
+        let mut facts = gather(&s.ports(), &s.stored(&run_id));
+        for approval in &mut facts.database.evidence.approvals {
+            approval.recorded_at.get_or_insert(approval.at);
+        }
+        let at = s.world.now();
+        for answer in facts.asks.iter_mut().flat_map(|ask| &mut ask.answers) {
+            answer.recorded_at.get_or_insert(at);
+        }
+        let failing = |facts: &Facts, brought: &[String]| -> Vec<String> {
+            let checks = judge(facts, brought).into_iter().filter(|check| !check.ok);
+            checks.map(|check| format!("{}: {}", check.invariant, check.observed)).collect()
+        };
+        assert_eq!(failing(&facts, &[]), Vec::<String>::new());
+        let enough = format!("verify.ask.{}.1.enough: ", ask.gate);
+        let is_enough = |found: &[String]| !found.iter().any(|line| line.starts_with(&enough));
+        let keys = [s.world.person(SOVEREIGN), s.world.person(BOB)];
+        assert!(is_enough(&failing(&facts, &keys)));
+        let one = failing(&facts, &keys[..1]);
+        let why = format!("{enough}{SOVEREIGN}; not {BOB}: the key was not brought along");
+        assert!(one.contains(&why), "{one:?}");
+        let mut fewer = facts.clone();
+        for ask in fewer.asks.iter_mut().filter(|a| a.asked.ask.gate == ask.gate) {
+            ask.answers.retain(|a| a.answer.actor != BOB);
+        }
+        let found = failing(&fewer, &[]);
+        assert!(found.contains(&format!("{enough}{SOVEREIGN}")), "{found:?}");
+        let mut late = facts.clone();
+        late.asks.iter_mut().flat_map(|ask| &mut ask.answers).for_each(|answer| answer.late = true);
+        assert!(!is_enough(&failing(&late, &[])));
+    }
 }

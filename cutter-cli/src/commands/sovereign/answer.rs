@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use cutter_core::approval::{allows, field, render_approval};
 use cutter_core::digest::Digest;
+use cutter_core::id::RunId;
 use cutter_core::inspect::asked::{Asked, Purpose, answer_name};
 use cutter_core::naming::utc_date;
 use cutter_core::port::effect::ReviewVerdict;
@@ -96,13 +97,17 @@ pub(crate) fn answer(
     let ask = &asked.ask;
     let now = wire::now();
     let expires = signing.expires.as_deref().map(|text| parse_expires(text, now)).transpose()?;
-    let pair = if signing.unsigned { None } else { Some(wire::load_pair(&key_file(config, signing)?)?) };
+    let pair = if signing.unsigned {
+        None
+    } else {
+        Some(wire::load_pair(&key_file(config, signing, &folder.run_id)?)?)
+    };
     // anybody may refuse; where several must approve, others may besides who is expected
     let is_only =
         signing.verdict == ReviewVerdict::Approve && !ask.required.contains_key(field::APPROVALS_NEEDED);
     let only = ask.expected_actor.as_deref().filter(|_| is_only);
     let actor = actor(cx, config, pair.as_ref(), ask.expected_actor.as_deref());
-    fits(config, pair.as_ref(), &actor, only, signing.verdict)?;
+    fits(config, pair.as_ref(), &actor, only, signing.verdict, &folder.run_id)?;
     let text = render_approval(ask, signing.verdict, &actor, now, expires, &signing.extra);
     let late = folder.passed(asked).cloned();
     if let Some(passed) = &late {
@@ -138,7 +143,7 @@ pub(crate) fn answer(
 }
 
 /// `--key`, else the key of the one who acts, else that of the only sovereign.
-fn key_file(config: &Config, signing: &Signing) -> Result<PathBuf, Failure> {
+fn key_file(config: &Config, signing: &Signing, run_id: &RunId) -> Result<PathBuf, Failure> {
     if let Some(path) = &signing.key {
         return Ok(path.clone());
     }
@@ -156,7 +161,7 @@ fn key_file(config: &Config, signing: &Signing) -> Result<PathBuf, Failure> {
                 "--key FILE, or one sovereign's key in the home",
                 format!("{} keys", names.len()),
             )
-            .next("cutter sovereign approve --run-id RUN --key FILE")),
+            .next(format!("cutter sovereign approve --run-id {run_id} --key FILE"))),
     }
 }
 
@@ -185,12 +190,14 @@ fn fits(
     actor: &str,
     expected: Option<&str>,
     verdict: ReviewVerdict,
+    run_id: &RunId,
 ) -> Result<(), Failure> {
-    let next = "cutter sovereign approve --run-id RUN --key FILE   (the key of the one who is asked)";
+    let next =
+        format!("cutter sovereign approve --run-id {run_id} --key FILE   (the key of the one who is asked)");
     let refuse = |invariant: &str, expected: String, observed: String| {
         Err(Failure::approval("this answer would not be accepted; nothing was filed")
             .broken(invariant, expected, observed)
-            .next(next))
+            .next(next.clone()))
     };
     if let Some(expected) = expected.filter(|expected| *expected != actor) {
         return refuse("approval.expected_actor", expected.to_owned(), actor.to_owned());

@@ -201,6 +201,15 @@ fn too_many_candidates_are_counted_and_none_is_built() {
 }
 
 #[test]
+fn a_thousand_units_are_enough_unless_more_are_allowed() {
+    let text = |n: usize| "# h\n\nwords of some length\n\n".repeat(n);
+    let with = |n: usize| mark_with(text(n).as_bytes(), |_, limits| limits.stop = Stop::AtCandidates);
+    assert_eq!(with(1000).map(|marked| marked.candidates.len()), Ok(1000));
+    let error = with(1001).map(|marked| marked.candidates.len());
+    assert_eq!(error, Err(MarkError::TooMany { limit: 1000, observed: 1001, publication_type: None }));
+}
+
+#[test]
 fn a_text_of_nothing_but_marks_is_refused_unless_as_many_are_allowed() {
     for text in ["# h\n", "h\n===\n", "#\n"].map(|mark| mark.repeat(20_000)) {
         let with = |most: u32, stop: Stop| {
@@ -248,16 +257,15 @@ fn designators_in_one_line_end_where_the_next_begins() {
 
 #[test]
 fn articles_in_bold_lines() {
-    let text =
-        "Article 1\n\na\n\n**Article 2**\n\nb\n\n**Article 3.** c\n\n__Article 4__ - d\n\n**Article 5 e\n";
+    let text = "Article 1\n\na\n\n**Article 2**\n\nb\n\n**Article 3.** c\n\n__Article 4__ - d\n\n**Article 5 e\n\n**Article 5. E\n\nf\n";
     let marked = lawful_as("en", text);
-    assert_eq!(names(&marked), ["art-1", "art-2", "art-3", "art-4"]);
+    assert_eq!(names(&marked), ["art-1", "art-2", "art-3", "art-4", "art-5"]);
     let bodies: Vec<&str> = marked
         .candidates
         .iter()
         .map(|c| text[c.body_start..c.end].lines().next().unwrap_or_default())
         .collect();
-    assert_eq!(bodies, ["", "", "c", "d"]);
+    assert_eq!(bodies, ["", "", "c", "d", "E"]);
 }
 
 #[test]

@@ -72,3 +72,18 @@ pub(super) fn push_text(out: &mut String, text: &str, raised: bool) {
         out.push_str(text);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::character;
+
+    #[test]
+    fn a_reference_is_a_name_or_digits_and_nothing_else() {
+        for (reference, c) in [("amp", '&'), ("apos", '\''), ("#65", 'A'), ("#x41", 'A'), ("#x2F", '/')] {
+            assert_eq!(character(reference), Some(c), "{reference}");
+        }
+        for none in ["#+65", "#x+41", "#", "#x", "#0", "#xd800", "#1114112", "# 65", "nbsp", "65"] {
+            assert_eq!(character(none), None, "{none}");
+        }
+    }
+}
