@@ -9,7 +9,7 @@ use cutter_core::driver::{Ports, policy_of};
 use cutter_core::gate::Check;
 use cutter_core::inspect::Claims;
 use cutter_core::inspect::verify::{
-    self, ApprovalFact, Approvals, AskSources, DatabaseFacts, DocumentFact, RecordFacts, documents,
+    self, ApprovalFact, Approvals, AskSources, DatabaseFacts, DocumentFact, Found, RecordFacts, documents,
     one_document_per_phase,
 };
 use cutter_core::memory::block_on;
@@ -18,7 +18,7 @@ use cutter_core::policy::Chain;
 use cutter_core::port::ask::{StoredAnswer, StoredAsk};
 use cutter_core::port::database::{UnitQuery, UnitScope};
 use cutter_core::port::signer::SignatureFacts;
-use cutter_core::sidecar::Sidecar;
+use cutter_core::sidecar::{Sidecar, StopRecord};
 
 /// Everything that verify looks at.
 #[derive(Clone)]
@@ -41,6 +41,8 @@ pub struct Facts {
     pub database: DatabaseFacts,
     /// What was asked and answered, as the database has it.
     pub asks: Vec<StoredAsk>,
+    /// Its stop-route reports.
+    pub stops: Vec<(StopRecord, Found)>,
     /// The texts of the folder's documents.
     pub texts: Vec<(String, String)>,
     /// The policy that the database holds.
@@ -106,11 +108,16 @@ pub fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
     let asks = block_on(ports.reader.asks(run)).unwrap();
     let answers = asks.iter().flat_map(|ask| &ask.answers).map(|answer| &answer.answer);
     let signatures = answers.filter_map(|a| Some((a.sha256(), observe(a.document.as_bytes())?))).collect();
+    let stops = sidecar.stops.iter().map(|stop| {
+        let folder = sidecar.kb_folder.as_deref().unwrap_or_default();
+        (stop.clone(), read(&format!("{folder}/{}", stop.name)).map(|document| document.sha256).into())
+    });
     Facts {
         texts: paths.iter().map(|path| (path.clone(), text(path))).collect(),
         asks,
         chain,
         signatures,
+        stops: stops.collect(),
         record: RecordFacts {
             sidecar: sidecar.clone(),
             revision: stored.revision,
@@ -141,6 +148,7 @@ pub fn judge(facts: &Facts, brought: &[String]) -> Vec<Check> {
     let sidecar = &facts.record.sidecar;
     let mut checks = verify::record(&facts.record);
     checks.extend(documents(&facts.documents));
+    checks.extend(verify::stops(&facts.stops));
     checks.extend(one_document_per_phase(sidecar));
     let keys = Approvals { brought: brought.to_vec(), has_keys: true, undated: false };
     checks.extend(verify::approvals(&facts.claims, &facts.approvals, &facts.database.evidence, &keys).0);

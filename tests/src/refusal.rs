@@ -1,6 +1,8 @@
 //! What the refusal tests share: bringing a run to a place, answering as a person, and
 //! checking everything that a stop promises.
 
+mod kb;
+
 use std::collections::BTreeMap;
 
 use cutter_core::approval::{Ask, DRIFT_ACK, STOP_RESUME, VOID, render_approval};
@@ -11,12 +13,12 @@ use cutter_core::driver::{
 use cutter_core::id::RunId;
 use cutter_core::inspect::recover::unknown_to;
 use cutter_core::inspect::restore::{Copies, owed, recorded};
-use cutter_core::memory::{World, block_on};
+use cutter_core::memory::block_on;
 use cutter_core::naming::EscalationKind;
-use cutter_core::port::PortResult;
 use cutter_core::port::effect::ReviewVerdict;
-use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
 use cutter_core::sidecar::{Sidecar, StopRecord};
+
+pub use kb::{Meanwhile, SlowKnowledgeBase};
 
 use crate::{SOVEREIGN, Scenario, caller};
 
@@ -409,42 +411,4 @@ pub const fn type_of(kind: EscalationKind) -> &'static str {
 /// sha256 of a text.
 pub fn sha(text: &str) -> Digest {
     Digest::of(text.as_bytes())
-}
-
-/// A knowledge base in which filing one document takes its time.
-pub struct SlowKnowledgeBase {
-    /// Does the work.
-    pub inner: std::sync::Arc<dyn KnowledgeBase>,
-    /// Whose clock moves.
-    pub world: World,
-    /// Part of the name of the slow document.
-    pub name: String,
-    /// How long it takes.
-    pub millis: u64,
-}
-
-#[async_trait::async_trait]
-impl KnowledgeBase for SlowKnowledgeBase {
-    async fn create(&self, path: &str, bytes: &[u8]) -> PortResult<CreateOutcome> {
-        if path.contains(&self.name) {
-            self.world.advance(self.millis);
-        }
-        self.inner.create(path, bytes).await
-    }
-
-    async fn read(&self, path: &str) -> PortResult<Option<Document>> {
-        self.inner.read(path).await
-    }
-
-    async fn list(&self, folder: &str) -> PortResult<Vec<String>> {
-        self.inner.list(folder).await
-    }
-
-    async fn append_index(&self, path: &str, run_id: &str, line: &str) -> PortResult<AppendOutcome> {
-        self.inner.append_index(path, run_id, line).await
-    }
-
-    async fn index_line(&self, path: &str, run_id: &str) -> PortResult<Option<String>> {
-        self.inner.index_line(path, run_id).await
-    }
 }

@@ -182,3 +182,32 @@ fn staged_bytes_are_those_of_their_records() {
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].1.contains("manifest_staging_record_id"), "{}", found[0].1.to_string());
 }
+
+#[test]
+fn a_cut_that_failed_says_so() {
+    let (whole, mut timeline, mut staged) = life();
+    timeline.truncate(9);
+    let last = timeline[8].clone();
+    timeline.push(Transition {
+        transition_id: 10,
+        from_status: Some(S::CutInProgress),
+        to_status: S::CutFailed,
+        occurred_at: time(100),
+        detail: json!({}),
+        ..last
+    });
+    let mut row = serde_json::to_value(&whole).unwrap();
+    for name in ["cut_done_at", "cut_verified_at", "completed_at", "cleanup_scheduled_at", "cleaned_at"] {
+        row[name] = Value::Null;
+    }
+    (row["status"], row["cut_verdict"]) = (json!(S::CutFailed), json!("failed"));
+    let failed: CutRequest = serde_json::from_value(row.clone()).unwrap();
+    staged.clear();
+    let fields = |request: &CutRequest| -> Vec<String> {
+        let found = wrong(request, &timeline, &staged).into_iter();
+        found.filter(|(id, _)| id == "request.fields_follow").map(|(_, observed)| observed).collect()
+    };
+    assert_eq!(fields(&failed), Vec::<String>::new());
+    row["cut_verdict"] = Value::Null;
+    assert!(fields(&serde_json::from_value(row).unwrap())[0].contains("cut_verdict"));
+}

@@ -59,3 +59,23 @@ pub(super) fn first_lines(text: &str, limit: usize) -> Vec<Line<'_>> {
     }
     found
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_between_the_rulers_at_the_top_is_no_line_of_the_text() {
+        for (text, want) in [
+            ("---\ntitle: T\n\nkey: v\n---\n\n# One\n\nTwo\n", &["One", "Two"][..]),
+            ("---\ntitle: T\n...\n# One\n", &["One"]),
+            ("---\r\ntitle: T\r\n---\r\n# One\r\n", &["One"]),
+            ("---\ntitle: T\n--- middle\n\n# One\n", &["--- middle", "One"]),
+            ("title: T\n\n# One\n", &["title: T", "One"]),
+        ] {
+            let lines = first_lines(text, 10);
+            let found: alloc::vec::Vec<&str> = lines.iter().map(|line| line.plain.as_ref()).collect();
+            assert_eq!(found, want, "{text:?}");
+        }
+    }
+}

@@ -287,7 +287,7 @@ impl Run<'_> {
                         .sovereign_approvals
                         .iter()
                         .any(|a| a.approval_kb_id == path && a.sha256 != Some(document.sha256)),
-                request_sha256_live: self.request_sha256(&ask.request_path).await?,
+                request_sha256_live: self.live_request(&ask.request_path).await?.map(|found| found.sha256),
             };
             let verdict = verdict_on(facts, &chain.now().of_refusals(), document.sha256);
             match verdict {
@@ -337,9 +337,10 @@ impl Run<'_> {
         asking.or_else(|| self.decided(ask).map(|answer| answer.requested_utc))
     }
 
-    async fn request_sha256(&self, path: &str) -> Result<Option<Digest>, Halt> {
+    /// A request as it stands now, if it can be read.
+    pub(super) async fn live_request(&self, path: &str) -> Result<Option<Document>, Halt> {
         match self.ports.kb.read(path).await {
-            Ok(found) => Ok(found.map(|document| document.sha256)),
+            Ok(found) => Ok(found),
             Err(error) if error.kind.is_junk() => Ok(None),
             Err(error) => Err(self.halt(error)),
         }

@@ -215,11 +215,7 @@ impl Run<'_> {
 
     /// Why the open request is not to be relied on: it shows something else than the program does.
     pub(super) async fn shown_otherwise(&mut self, ask: &Ask) -> Result<Option<String>, Halt> {
-        let found = match self.ports.kb.read(&ask.request_path).await {
-            Ok(found) => found,
-            Err(error) if error.kind.is_junk() => None,
-            Err(error) => return Err(self.halt(error)),
-        };
+        let found = self.live_request(&ask.request_path).await?;
         let asked = ask.required.get(field::REQUEST_SHA256);
         let Some(document) = found.filter(|found| asked == Some(&found.sha256.to_hex())) else {
             // the gate's own check names that

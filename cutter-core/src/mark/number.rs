@@ -382,3 +382,18 @@ fn code<'t>(profile: &Profile, text: &'t str) -> Option<(String, &'t str)> {
     }
     (!first && label.len() <= MAX_LABEL_BYTES && check_label(&label).is_ok()).then_some((label, rest))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_as_long_as_a_label_may_be() {
+        let fr = Profile::built_in("fr").unwrap();
+        assert_eq!(suffixed_digits(&fr, "123456789er x", false), Some(("123456789".into(), " x")));
+        assert_eq!(suffixed_digits(&fr, "1234567890er x", false), None);
+        let (whole, longer) = ("123456789.123456789.123456789.12", "123456789.123456789.123456789.123");
+        assert_eq!(code(&fr, whole), Some((whole.into(), "")));
+        assert_eq!(code(&fr, longer), None);
+    }
+}

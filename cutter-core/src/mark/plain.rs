@@ -318,3 +318,25 @@ fn indent(line: &str) -> usize {
 fn indent_of(line: &str, at: usize) -> usize {
     line.get(..at).unwrap_or_default().chars().count()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn a_letter_begins_a_number_and_stands_nowhere_else_in_it() {
+        for (token, want) in [
+            ("1", Some((1, Some(1), false))),
+            ("1.2.", Some((2, None, true))),
+            ("A.", Some((1, None, true))),
+            ("A.1", Some((2, None, false))),
+            ("A", None),
+            ("1.A", None),
+            ("A.B", None),
+            ("1.12345", None),
+            ("1000", None),
+        ] {
+            assert_eq!(number(token), want, "{token}");
+        }
+    }
+}

@@ -189,6 +189,19 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
+    fn rules_that_find_nothing_are_refused() {
+        let good = Profile::built_in("akn").unwrap().xml.unwrap();
+        assert_eq!(good.check(), Ok(()));
+        let without = |change: fn(&mut super::XmlRules)| {
+            let mut rules = good.clone();
+            change(&mut rules);
+            rules.check().unwrap_err().to_string()
+        };
+        assert!(without(|rules| rules.roots.clear()).contains("xml.roots"));
+        assert!(without(|rules| rules.units.clear()).contains("xml.units"));
+    }
+
+    #[test]
     fn the_built_in_profiles_read_and_use_known_words() {
         let words = Vocabulary::default();
         for name in ["akn", "uslm", "formex"] {

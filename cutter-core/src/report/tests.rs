@@ -219,6 +219,13 @@ fn a_stop_without_asks_is_a_plain_resume_and_a_failure_is_final() {
 }
 
 #[test]
+fn a_request_shows_the_grants_that_do_not_hold() {
+    let grants = |ok| GateReport::new(GateId::GrantProbe, vec![Check::truth("grants.one", ok)]);
+    let text = |ok| render_request(&RequestReport { grants: Some(grants(ok)), ..cut_request() }).unwrap();
+    assert!(!text(true).contains("grants.one") && text(false).contains("grants.one"));
+}
+
+#[test]
 fn a_stop_report_tells_forty_lines_of_why_and_counts_the_rest() {
     let why = |n: usize| StopReport { detail: (0..n).map(|i| format!("why {i}")).collect(), ..stop() };
     assert!(!render_stop(&why(40)).unwrap().contains(" more\n"));

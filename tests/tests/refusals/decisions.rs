@@ -411,7 +411,10 @@ fn a_dry_run_writes_nothing_outside_its_folder() {
             s.world.mirrored(&run_id, &format!("phase-{phase:02}.md")).expect("its report is in its folder");
         assert!(String::from_utf8(mirrored).unwrap().contains("PASS"));
     }
-    let revision = s.stored(&run_id).revision;
+    let stored = s.stored(&run_id);
+    assert!(stored.ask.is_none() && stored.outbox.is_none(), "nothing is asked, nothing is owed");
+    assert_eq!(stored.documents.len(), 0, "nothing is filed");
+    let revision = stored.revision;
     assert_eq!(s.resumed(&run_id).outcome, Outcome::DryRunDone);
     assert_eq!(s.stored(&run_id).revision, revision, "resume is a no-op");
     let error = s.void(&run_id).unwrap_err();

@@ -3,18 +3,16 @@
 //! whatever the documents are called, and every valid answer is kept.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 
 use cutter_core::approval::{Ask, render_approval};
 use cutter_core::digest::Digest;
 use cutter_core::driver::{Outcome, Ports};
 use cutter_core::id::RunId;
-use cutter_core::memory::{World, block_on};
+use cutter_core::memory::{MemoryPorts, block_on};
 use cutter_core::naming::EscalationKind;
-use cutter_core::port::PortResult;
 use cutter_core::port::effect::ReviewVerdict::{self, Approve, Defer, Reject};
-use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
-use cutter_tests::refusal::{Gate, asked, stopped};
+use cutter_core::review::{Review, ReviewPorts};
+use cutter_tests::refusal::{Gate, Meanwhile, asked, stopped};
 use cutter_tests::{SOVEREIGN, Scenario};
 
 /// Names that a person might choose; byte order is none that matters.
@@ -106,53 +104,6 @@ fn an_approval_that_is_named_does_not_pass_over_a_refusal() {
     }
 }
 
-/// A knowledge base where somebody files answers at the nth call after the run is resumed.
-struct Meanwhile {
-    world: World,
-    inner: Arc<dyn KnowledgeBase>,
-    calls: Mutex<usize>,
-    at: usize,
-    answer: (String, String),
-}
-
-impl Meanwhile {
-    fn call(&self) {
-        let mut calls = self.calls.lock().unwrap();
-        *calls += 1;
-        if *calls == self.at {
-            self.world.file(&self.answer.0, self.answer.1.as_bytes());
-        }
-    }
-}
-
-#[async_trait::async_trait]
-impl KnowledgeBase for Meanwhile {
-    async fn create(&self, path: &str, bytes: &[u8]) -> PortResult<CreateOutcome> {
-        self.call();
-        self.inner.create(path, bytes).await
-    }
-
-    async fn read(&self, path: &str) -> PortResult<Option<Document>> {
-        self.call();
-        self.inner.read(path).await
-    }
-
-    async fn list(&self, folder: &str) -> PortResult<Vec<String>> {
-        self.call();
-        self.inner.list(folder).await
-    }
-
-    async fn append_index(&self, path: &str, run_id: &str, line: &str) -> PortResult<AppendOutcome> {
-        self.call();
-        self.inner.append_index(path, run_id, line).await
-    }
-
-    async fn index_line(&self, path: &str, run_id: &str) -> PortResult<Option<String>> {
-        self.call();
-        self.inner.index_line(path, run_id).await
-    }
-}
-
 /// A refusal that comes at any moment: heard, if the run's transaction had not looked for the last
 /// time; else the approval is relied on, and the refusal is told as late or left for the reader.
 #[test]
@@ -165,13 +116,7 @@ fn while_the_run_goes_on_a_refusal_is_heard_until_the_last_look() {
                 let (run_id, ask) = s.parked(gate);
                 s.sign(&ask, Approve);
                 let mut ports: Ports = s.ports();
-                ports.kb = Arc::new(Meanwhile {
-                    world: s.world.clone(),
-                    inner: ports.kb.clone(),
-                    calls: Mutex::new(0),
-                    at,
-                    answer: answer(&s, &ask, 3, verdict),
-                });
+                ports.kb = Meanwhile::before(&s.world, &ports, at, answer(&s, &ask, 3, verdict));
                 let driven = s.resume(&ports, &run_id).unwrap();
                 let refused =
                     matches!(&driven.outcome, Outcome::Stopped(stop) if stop.code == "STOP_REFUSED");
@@ -359,5 +304,37 @@ fn at_a_stop_a_later_yes_overtakes_a_not_now_and_no_no() {
             "{verdict:?}: {:?}",
             driven.outcome
         );
+    }
+}
+
+/// A refusal that the host which cuts heard while its transaction was open counts, although the other host's
+/// decision is an approval and the document is gone.
+#[test]
+fn a_refusal_that_was_heard_at_the_last_moment_outlives_its_document() {
+    for gate in Gate::ALL {
+        let mut heard = 0;
+        for at in 1..40 {
+            let s = Scenario::new(3_500);
+            let (run_id, ask) = s.parked(gate);
+            s.sign(&ask, Approve);
+            let MemoryPorts { reader, reviewer, kb, signatures, .. } = s.world.process().ports();
+            let reviewing = ReviewPorts { reader, reviewer, kb, signatures };
+            block_on(Review::new("rita".into()).pass(&reviewing)).unwrap();
+            let no = answer(&s, &ask, 3, Reject);
+            let mut cutting = Ports { reviewer: None, ..s.ports() };
+            cutting.kb = Meanwhile::before(&s.world, &cutting, at, no.clone());
+            s.resume(&cutting, &run_id).unwrap();
+            let refused = s.stored(&run_id).sovereign_approvals.iter().any(|a| a.decision == "reject");
+            assert!(!(refused && relied_on(&s, &run_id, gate)), "{gate:?} at call {at}");
+            if refused {
+                heard += 1;
+                s.world.drop_document(&no.0);
+                for _ in 0..2 {
+                    s.resume(&Ports { reviewer: None, ..s.ports() }, &run_id).unwrap();
+                    assert!(!relied_on(&s, &run_id, gate), "{gate:?} at call {at}");
+                }
+            }
+        }
+        assert!(heard > 0, "{gate:?}");
     }
 }

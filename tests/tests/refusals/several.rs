@@ -5,10 +5,12 @@ use cutter_core::approval::Ask;
 use cutter_core::digest::Digest;
 use cutter_core::driver::{Driven, Outcome, TooFew};
 use cutter_core::id::RunId;
+use cutter_core::inspect::verify::{ApprovalFact, given_beside};
 use cutter_core::machine::run::GateId;
 use cutter_core::memory::{Fault, FaultKind, FaultPlan, block_on};
 use cutter_core::policy::{Change, Policy};
 use cutter_core::port::effect::ReviewVerdict::{self, Approve, Reject};
+use cutter_core::sidecar::ApprovalRecord;
 use cutter_tests::look::{Facts, gather, judge};
 use cutter_tests::refusal::{Gate, asked, stopped};
 use cutter_tests::{SOVEREIGN, Scenario};
@@ -197,6 +199,26 @@ fn a_checker_finds_that_somebody_is_missing() {
         }
         let found = failing(&fewer, &[]);
         assert!(found.contains(&format!("{enough}{SOVEREIGN}")), "{found:?}");
+        // without a record, the documents alone tell who approved beside whom
+        let own = facts.approvals.iter().find(|fact| fact.record.gate == ask.gate).expect("the consent");
+        let bobs = facts.asks.iter().flat_map(|ask| &ask.answers).map(|a| &a.answer);
+        let bobs = bobs.filter(|a| a.actor == BOB && a.gate == ask.gate).last().expect("his answer");
+        let beside = ApprovalFact {
+            record: ApprovalRecord {
+                actor: BOB.into(),
+                sha256: Some(bobs.sha256()),
+                beside: Vec::new(),
+                ..own.record.clone()
+            },
+            signature: facts.signatures.get(&bobs.sha256()).cloned(),
+            ..own.clone()
+        };
+        let consent = own.record.sha256;
+        let both = vec![beside, own.clone()];
+        let given = given_beside(both, &|sha256| Some(*sha256) == consent, 2).expect("a consent");
+        let given: Vec<(usize, &str)> =
+            given.iter().map(|fact| (fact.place, fact.record.actor.as_str())).collect();
+        assert_eq!(given, [(0, SOVEREIGN), (1, BOB)]);
         let mut late = facts.clone();
         late.asks.iter_mut().flat_map(|ask| &mut ask.answers).for_each(|answer| answer.late = true);
         assert!(!is_enough(&failing(&late, &[])));

@@ -5,8 +5,10 @@ use std::path::PathBuf;
 use cutter_core::canonical::to_canonical;
 use cutter_core::digest::Digest;
 use cutter_core::driver::{DriveError, Outcome};
+use cutter_core::inspect::recover::unknown_to;
+use cutter_core::inspect::why;
 use cutter_core::limits::SIDECAR_MAX_BYTES;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, When};
+use cutter_core::memory::{Fault, FaultKind, FaultPlan, When, block_on};
 use cutter_core::naming::EscalationKind::Resume;
 use cutter_core::port::PortErrorKind;
 use cutter_core::port::effect::ReviewVerdict;
@@ -313,4 +315,34 @@ fn a_run_parked_by_an_older_record_version_can_be_refused_stopped_and_voided() {
         assert_eq!(asked(&s.resumed(&run_id)).occurrence, 2);
         s.assert_void_frees(&run_id);
     }
+}
+
+/// A record of before the stop was answered does not know the answer, unless its stop chose that row's id.
+#[test]
+fn a_record_of_before_a_stop_was_answered_is_told_from_the_one_after() {
+    let s = Scenario::new(680);
+    let (run_id, _) = s.parked(Gate::Cut);
+    s.stop(&run_id, "hold").unwrap();
+    s.answer_stop(&run_id, Resume, &[]);
+    s.resumed(&run_id);
+    let evidence = block_on(s.ports().reader.evidence(&run_id)).unwrap();
+    let stored = s.stored(&run_id);
+    let with = |resolved: bool| {
+        let mut record = stored.clone();
+        let stop = record.stops.last_mut().unwrap();
+        stop.ids.clear();
+        if !resolved {
+            stop.resolved_by = None;
+        }
+        unknown_to(&record, &evidence, &[])
+    };
+    assert_eq!(with(true), Vec::<String>::new());
+    let unknown = with(false);
+    assert!(unknown.iter().any(|line| line.contains("sg3_review 1")), "{unknown:?}");
+    let mut answer = why(&stored, None, None);
+    let before = answer.clone();
+    answer.is_older_than(Vec::new());
+    assert_eq!(answer, before, "nothing happened since");
+    answer.is_older_than(unknown.clone());
+    assert!(answer.condition.contains("older") && answer.details == unknown, "{answer:?}");
 }

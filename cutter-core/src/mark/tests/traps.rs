@@ -17,6 +17,15 @@ fn front_matter_that_reads_as_a_setext_heading() {
 }
 
 #[test]
+fn front_matter_is_text_where_the_profile_says_so() {
+    let text = b"---\ntitle: x\n---\n\n# A\n";
+    let start = |front_matter: bool| {
+        mark_with(text, |profile, _| profile.region.front_matter = front_matter).unwrap().region.start
+    };
+    assert_eq!((start(true) > 0, start(false)), (true, 0));
+}
+
+#[test]
 fn rulers_in_pairs_in_mid_document_hide_nothing() {
     cuts("# A\n\n---\n\n## B\n\n---\n\n## C\n\nkey: value\n\n---\n", &[".", "h-b", "h-c"]);
 }
