@@ -316,6 +316,19 @@ mod tests {
     use super::*;
     use std::collections::{BTreeMap, BTreeSet};
 
+    #[test]
+    fn the_page_has_a_table_for_each_part_and_a_row_for_each_invariant() {
+        let text = invariants_markdown();
+        let parts = PARTS.iter().filter(|part| !part.is_empty());
+        assert_eq!(
+            text.matches("| invariant | holds if | from |\n| --- | --- | --- |\n").count(),
+            parts.count()
+        );
+        for invariant in PARTS.iter().copied().flatten() {
+            assert_eq!(text.matches(&format!("\n| `{}` | ", invariant.id)).count(), 1, "{}", invariant.id);
+        }
+    }
+
     fn all_spoiled() -> Spoiled {
         let mut all = Vec::new();
         all.extend(source_pin::tests::spoilers());

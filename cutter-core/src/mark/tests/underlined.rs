@@ -80,6 +80,8 @@ fn what_only_looks_like_a_title() {
         "=====  =====\nA      B\n=====  =====\n1      2\n\n3      4\n=====  =====",
         "=====  =====\n   Both\n------------\nA      B\n=====  =====\n\nx\ny\n---",
         "===== =====\nOne\n===== =====\n\nAfter the table it goes on",
+        "=====  =====\n\nTwo\n-----\n=====  =====",
+        "=====  =====\n\nTwo\n-----\nx  y\n=====  =====",
         "-----",
         "=====\n\n=====",
         "::\n\n  x",
@@ -91,6 +93,9 @@ fn what_only_looks_like_a_title() {
         let marked = lawful_as("rst", &among(lines));
         assert_eq!(names(&marked), ["h-first", "h-last"], "{lines:?}");
     }
+    // Two borders with nothing between them are a table, which ends there.
+    let tables = "==  ==\n==  ==\n\nTwo\n---\n\nText.\n\n==  ==\na   b\n==  ==";
+    assert_eq!(names(&lawful_as("rst", &among(tables))), ["h-first", "h-first/h-two", "h-last"]);
     // A border that no other follows is text, and so is what comes after.
     cuts("A\n===\n\n==  ==\n\nB\n===\n", &["h-a", "h-b"]);
 }
