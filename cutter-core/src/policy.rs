@@ -333,4 +333,6 @@ impl Policy {
 }
 
 #[cfg(test)]
+mod lines_tests;
+#[cfg(test)]
 mod tests;

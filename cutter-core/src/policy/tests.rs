@@ -489,30 +489,3 @@ proptest! {
         let _ = text.parse::<Change>();
     }
 }
-
-#[test]
-fn a_policy_shows_its_rules_and_every_key() {
-    let mut book = Book::founded();
-    book.write(
-        vec![added("bob"), Change::ApprovalsNeeded { gate: GateId::CutAuthz, people: 2 }],
-        Some("sue"),
-    );
-    book.write(vec![Change::ApproverRetired { since: time(0), person: "bob".into() }], Some("sue"));
-    let chain = Chain::check(&book.record, &book.facts).unwrap();
-    let lines: Vec<String> =
-        chain.now().lines().iter().map(|(key, value)| format!("{key}: {value}")).collect();
-    let of =
-        |person: &str, standing: &str| format!("{person}: {OPENPGP} {}: {standing}", fingerprint(person));
-    let keys = [of("sue", "may approve"), of("bob", "approves nothing")];
-    for line in [
-        "signature: required",
-        "creator: may not approve",
-        "answers_valid: unbounded",
-        "approvals_needed SG_cut_authz: 2",
-    ]
-    .into_iter()
-    .chain(keys.iter().map(String::as_str))
-    {
-        assert!(lines.iter().any(|shown| shown == line), "{line}: {lines:?}");
-    }
-}

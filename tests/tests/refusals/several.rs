@@ -216,7 +216,7 @@ fn a_checker_finds_that_somebody_is_missing() {
         let consent = own.record.sha256;
         let both = vec![beside, own.clone()];
         let given = given_beside(both, &|sha256| Some(*sha256) == consent, 2).expect("a consent");
-        let given: Vec<(usize, &str)> =
+        let given: Vec<(u32, &str)> =
             given.iter().map(|fact| (fact.place, fact.record.actor.as_str())).collect();
         assert_eq!(given, [(0, SOVEREIGN), (1, BOB)]);
         let mut late = facts.clone();
