@@ -17,7 +17,7 @@ mod summary;
 pub mod verify;
 mod why;
 
-pub use claims::Claims;
+pub use claims::{Claims, disagreements};
 pub use summary::{PausedAt, StopSummary, Summary};
 pub use why::{Why, why};
 

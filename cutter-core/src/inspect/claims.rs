@@ -111,6 +111,10 @@ impl Claims {
         for (_, text) in &phases {
             pins.extend(inputs(text));
         }
+        // what an answer names by its digest says it best
+        for (_, text) in documents.iter().filter(|(path, _)| is_request(path)) {
+            pins.extend(inputs(text).into_iter().filter(|(name, _)| LASTING.contains(&name.as_str())));
+        }
         // no pin of the context, but asked for at SG_1
         let version = documents.iter().find_map(|(_, text)| {
             text.lines().find_map(|line| line.strip_prefix(SOURCE_VERSION_ID)?.strip_prefix(": "))
@@ -191,9 +195,57 @@ fn has(evidence: &RunEvidence, effect: EffectName) -> bool {
     evidence.effects.iter().any(|e| e.key.effect == effect)
 }
 
-/// The pins in the first section of a report.
+/// What is the same in every report and request of a run.
+const LASTING: [&str; 9] = [
+    "document_id",
+    "run_id",
+    "source_sha256",
+    "source_version_no",
+    "candidate_count",
+    "writer_digest",
+    "manifest_digest",
+    "region_sha",
+    "unit_set_digest",
+];
+
+fn is_request(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    matches!(DocumentName::parse(name), Ok((DocumentName::Request { .. }, _)))
+}
+
+/// Where the documents of one run say different things of what is the same in all of them.
+#[must_use]
+pub fn disagreements(documents: &[(String, String)]) -> Vec<String> {
+    let mut first: BTreeMap<String, (String, &str)> = BTreeMap::new();
+    let mut found = Vec::new();
+    for (path, text) in documents {
+        let name = path.rsplit('/').next().unwrap_or(path);
+        let is_own = matches!(
+            DocumentName::parse(name),
+            Ok((DocumentName::Phase(_) | DocumentName::Request { .. }, _))
+        );
+        // a long value is cut where there is little room
+        let whole =
+            |(key, value): &(String, String)| LASTING.contains(&key.as_str()) && !value.ends_with('…');
+        for (key, value) in inputs(text).into_iter().filter(whole).filter(|_| is_own) {
+            match first.get(&key) {
+                Some((before, other)) if *before != value => {
+                    found.push(format!("{key}: {before} in {other}, {value} in {name}"));
+                }
+                Some(_) => {}
+                None => {
+                    first.insert(key, (value, name));
+                }
+            }
+        }
+    }
+    found
+}
+
+/// The pins in the first section of a report, or the facts of a request.
 fn inputs(text: &str) -> Vec<(String, String)> {
-    let section = text.split("\n## ").find(|s| s.starts_with("1. Inputs")).unwrap_or_default();
+    let is_it = |s: &&str| s.starts_with("1. Inputs") || s.starts_with("2. Facts and digests");
+    let section = text.split("\n## ").find(is_it).unwrap_or_default();
     let line = |line: &str| {
         let (key, value) = line.split_once(':')?;
         let key = key.trim_end();

@@ -180,7 +180,8 @@ impl Chain {
     }
 
     /// The lines that everybody who relies on the policy must read: foundings without an
-    /// approver's signature, what was broken before one, and gates that too few people are left for.
+    /// approver's signature, what was broken before one, what was signed with a key that was not its owner's
+    /// alone any more, and gates that too few people are left for.
     #[must_use]
     pub fn notices(&self) -> Vec<String> {
         let broken = self.broken.iter().map(|b| format!("policy event {} does not hold: {}", b.seq, b.why));
@@ -191,7 +192,17 @@ impl Chain {
             )
         };
         let now = self.now();
-        broken.chain(self.foundings.iter().map(founding)).chain(now.short_of_people()).collect()
+        let doubtful = self.links.iter().filter_map(|link| {
+            let (person, fingerprint) = link.signer.as_ref()?;
+            let since = now.key(fingerprint)?.compromised_since.filter(|since| *since <= link.recorded_at)?;
+            Some(format!(
+                "policy event {} of {} is signed with {person}'s key, which somebody else may have had since {since}: \
+                 look at what it changed",
+                link.event.seq, link.recorded_at
+            ))
+        });
+        let foundings = self.foundings.iter().map(founding);
+        broken.chain(foundings).chain(doubtful).chain(now.short_of_people()).collect()
     }
 
     /// The chain as it stood when `head` was its last event.

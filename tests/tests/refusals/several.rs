@@ -201,8 +201,8 @@ fn a_checker_finds_that_somebody_is_missing() {
         assert!(found.contains(&format!("{enough}{SOVEREIGN}")), "{found:?}");
         // without a record, the documents alone tell who approved beside whom
         let own = facts.approvals.iter().find(|fact| fact.record.gate == ask.gate).expect("the consent");
-        let bobs = facts.asks.iter().flat_map(|ask| &ask.answers).map(|a| &a.answer);
-        let bobs = bobs.filter(|a| a.actor == BOB && a.gate == ask.gate).last().expect("his answer");
+        let mut bobs = facts.asks.iter().flat_map(|ask| &ask.answers).map(|a| &a.answer);
+        let bobs = bobs.rfind(|a| a.actor == BOB && a.gate == ask.gate).expect("his answer");
         let beside = ApprovalFact {
             record: ApprovalRecord {
                 actor: BOB.into(),

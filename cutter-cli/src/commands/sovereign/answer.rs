@@ -97,6 +97,12 @@ pub(crate) fn answer(
     let ask = &asked.ask;
     let now = wire::now();
     let expires = signing.expires.as_deref().map(|text| parse_expires(text, now)).transpose()?;
+    if signing.unsigned && signing.verdict != ReviewVerdict::Approve {
+        return Err(Failure::usage(
+            "a refusal is signed, whatever the policy says: unsigned it counts for nothing",
+        )
+        .next(format!("cutter sovereign refuse --run-id {} --key FILE", folder.run_id)));
+    }
     let pair = if signing.unsigned {
         None
     } else {

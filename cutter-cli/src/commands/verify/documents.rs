@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cutter_core::approval::{Ask, FORMAT, VOID, field};
+use cutter_core::approval::{Ask, FORMAT, VOID, field, parse_field};
 use cutter_core::digest::Digest;
+use cutter_core::gate::Check;
 use cutter_core::inspect::Claims;
 use cutter_core::inspect::asked::{self, Asked};
 use cutter_core::inspect::verify::{
@@ -135,7 +136,10 @@ pub(super) fn given(
     let no_evidence = RunEvidence::default();
     let evidence = rows.map_or(&no_evidence, |rows| rows.evidence);
     let mut relied_on = Vec::new();
-    for ((gate, _, kind), facts) in given {
+    for ((gate, occurrence, kind), facts) in given {
+        if rows.is_none() {
+            enough(&format!("verify.ask.{gate}.{occurrence}.enough"), claims, &facts, keys, out);
+        }
         let is_it = |fact: &ApprovalFact| match rows {
             Some(rows) => fact.record.sha256.is_some_and(|sha256| rows.counted(&sha256)),
             None => reported.contains(&fact.record.approval_kb_id),
@@ -168,6 +172,30 @@ pub(super) fn given(
     let consents = relied_on.iter().filter(|fact| fact.place == 0);
     claims.approvals = consents.map(|fact| fact.record.clone()).collect();
     Ok(relied_on)
+}
+
+/// Where the signed answers say that several people must approve, and no row tells who did: the people whose
+/// signatures lie there.
+fn enough(id: &str, claims: &Claims, facts: &[ApprovalFact], keys: &Approvals, out: &mut Gathered) {
+    let text = |fact: &ApprovalFact| match &fact.signature {
+        Some(SignatureFacts::Good { text, .. } | SignatureFacts::Unsigned { text }) => text.clone(),
+        _ => String::new(),
+    };
+    let said = |fact| parse_field(&text(fact), field::APPROVALS_NEEDED)?.parse().ok();
+    let said = facts.iter().filter_map(said);
+    let Some(needed) = said.max().filter(|needed: &usize| *needed > 1) else { return };
+    if !keys.has_keys {
+        let command = format!("cutter verify --run-id {} --approver FILE", claims.run_id);
+        return out.open(id, "several people must approve, and no approver's key is here", command);
+    }
+    let is_signed = |fact: &&ApprovalFact| matches!(fact.signature, Some(SignatureFacts::Good { .. }));
+    let is_brought =
+        |fact: &&ApprovalFact| keys.brought.is_empty() || keys.brought.contains(&fact.record.fingerprint);
+    let people = facts.iter().filter(is_signed).filter(is_brought).map(|fact| fact.record.actor.as_str());
+    let people: BTreeSet<&str> = people.collect();
+    let shown = people.iter().copied().collect::<Vec<_>>().join(", ");
+    let expected = format!("{needed} people who approve");
+    out.checks.push(Check::new(id, expected, shown, people.len() >= needed));
 }
 
 /// The answers that the run's own reports say they stored.

@@ -1,17 +1,17 @@
 //! Reading what is to be judged. Whatever cannot be read is either a fact that fails its
 //! check, or listed as not checked: nothing is left out in silence.
 
-use cutter_core::approval::{ApprovalPolicy, Approver};
+use cutter_core::approval::{ApprovalPolicy, Approver, field};
 use cutter_core::gate::Check;
 use cutter_core::id::RunId;
-use cutter_core::inspect::Claims;
 use cutter_core::inspect::recover::can_be;
 use cutter_core::inspect::verify::{self, Allowed, Approvals, AskSources, NotChecked, RecordFacts, Taken};
+use cutter_core::inspect::{Claims, disagreements};
 use cutter_core::machine::run::Stage;
 use cutter_core::naming::RUNS_INDEX_PATH;
 use cutter_core::policy::Chain;
 use cutter_core::port::ask::{StoredAnswer, StoredAsk};
-use cutter_core::port::database::{Reader as _, RunEvidence, RunRows};
+use cutter_core::port::database::{Reader as _, RunEvidence, RunRows, UnitQuery};
 use cutter_core::port::signer::SignatureFacts;
 use cutter_core::port::statement::StoredStatement;
 use cutter_core::sidecar::Sidecar;
@@ -54,6 +54,8 @@ pub(super) struct Stored {
     pub(super) rows: Option<RunRows>,
     pub(super) asks: Vec<StoredAsk>,
     pub(super) statement: Option<StoredStatement>,
+    /// The version of the document that is in force now.
+    in_force: Option<i32>,
 }
 
 /// Over which text.
@@ -65,8 +67,10 @@ pub(super) struct Text {
     pub(super) units: Option<String>,
     /// How far the run came, by whatever source shows most.
     pub(super) reached: Option<String>,
-    /// Whether its units are enacted, and not void.
+    /// Whether its units are enacted, not void, and no later version's are.
     pub(super) in_force: bool,
+    /// The version of its document that is in force, if that is a later one.
+    pub(super) replaced_by: Option<i32>,
 }
 
 /// A run that moves while it is looked at is looked at again, so many times.
@@ -169,6 +173,7 @@ fn once(
             let rows = rows.map(|(stored, taken)| Rows { taken, evidence, asks: &stored.asks });
             let sources = Sources { ring: &ring, chain: &chain, keys: &keys, rows };
             let mut claims = Claims::of_documents(run_id, &texts, policy, Vec::new());
+            out.checks.push(Check::empty("verify.documents.agree", &disagreements(&texts)));
             reach(&mut claims);
             let facts = documents::given(&mut claims, sources, &texts, &mut out)?;
             (claims, facts)
@@ -214,6 +219,12 @@ fn once(
         rows: database.as_ref().zip(taken.as_ref()).map(|(s, taken)| Rows { taken, evidence, asks: &s.asks }),
     };
     refusals(&claims, evidence, sources, &texts, &mut out)?;
+    let own = claims.pins.get("source_version_no").and_then(|version| version.parse::<i32>().ok());
+    let is_enacted = claims.is_enacted() && !claims.is_void(evidence);
+    let replaced_by = database
+        .as_ref()
+        .and_then(|stored| stored.in_force)
+        .filter(|now| is_enacted && own.is_some_and(|own| own < *now));
     out.text = Text {
         document_id: claims.document_id.clone(),
         version: claims.pins.get("source_version_no").cloned(),
@@ -223,7 +234,8 @@ fn once(
             true => Some("voided".to_owned()),
             false => claims.stage.map(|stage| stage.to_string()),
         },
-        in_force: claims.is_enacted() && !claims.is_void(evidence),
+        in_force: is_enacted && replaced_by.is_none(),
+        replaced_by,
     };
     if let Some(stored) = database {
         judge_database(config, stored, &chain, &claims, &facts, &mut out)?;
@@ -262,7 +274,14 @@ fn reach(config: &Config, run_id: &RunId, out: &mut Gathered) -> Option<Stored> 
         let (evidence, rows) = stored(&database, run_id)?;
         let asks = block_on(database.asks(run_id))?;
         let statement = block_on(database.statement(run_id))?;
-        Ok(Stored { database, evidence, rows, asks, statement })
+        let in_force = match asks.first().and_then(|ask| ask.asked.ask.required.get(field::DOCUMENT_ID)) {
+            Some(document_id) => {
+                let one = UnitQuery { document_id: document_id.clone(), limit: 1, ..UnitQuery::default() };
+                block_on(database.units(&one))?.first().map(|unit| unit.version_no)
+            }
+            None => None,
+        };
+        Ok(Stored { database, evidence, rows, asks, statement, in_force })
     };
     match read() {
         Ok(found) => Some(found),

@@ -200,6 +200,9 @@ pub(super) fn said(verified: &Verified) -> String {
         line.push_str(&format!(" (sha256 {})", name(sha256)));
     }
     let standing = verified.refused.iter().find(|one| one.stands);
+    if let Some(later) = text.replaced_by.filter(|_| standing.is_none() && verified.answer != Answer::Fails) {
+        line.push_str(&format!(", replaced by version {later}"));
+    }
     line.push_str(match (text.reached.as_deref(), standing, text.in_force) {
         (Some("voided"), ..) => ", VOID, nothing of it is in force",
         (_, Some(one), _) if one.decision == "defer" => ", DEFERRED, not in force",
@@ -217,7 +220,8 @@ pub(super) fn said(verified: &Verified) -> String {
         };
         let people: Vec<String> = core::iter::once(&one.actor).chain(&one.beside).map(name).collect();
         let again = if one.asked_again { ", and it was asked again" } else { "" };
-        format!("{} {} {}{at}{again}", people.join(" and "), did(&one.decision), what(&one.gate))
+        let unsigned = if one.fingerprint.is_empty() { ", unsigned" } else { "" };
+        format!("{} {} {}{at}{unsigned}{again}", people.join(" and "), did(&one.decision), what(&one.gate))
     };
     let refused = |one: &Refused| {
         let at = one.recorded_at.map(|at| format!(" at {at}")).unwrap_or_default();

@@ -197,6 +197,7 @@ fn one(
     if unsigned {
         let may = claims.policy.signature == SignaturePolicy::Optional;
         checks.push(Check::new(&id("signature"), "a signature, as the policy requires", "unsigned", may));
+        brought(fact, keys, checks);
     } else {
         checks.push(Check::equal(&id("signature"), &record.fingerprint, &signer));
     }
@@ -225,6 +226,19 @@ fn one(
     }
 }
 
+/// An approval counts only by a key that was brought along, if any was. Of those beside it as many must be
+/// brought as are needed, which is counted over all.
+fn brought(fact: &ApprovalFact, keys: &Approvals, checks: &mut Vec<Check>) {
+    let record = &fact.record;
+    if keys.brought.is_empty() || fact.place != 0 || record.decision != "approve" {
+        return;
+    }
+    let own = normal_fingerprint(&record.fingerprint);
+    let is_brought = keys.brought.iter().any(|f| normal_fingerprint(f) == own);
+    let observed = if own.is_empty() { "unsigned" } else { record.fingerprint.as_str() };
+    checks.push(Check::new(&fact.id("signer_brought"), keys.brought.join(", "), observed, is_brought));
+}
+
 /// The signer is someone who may.
 fn who(
     claims: &Claims,
@@ -235,17 +249,7 @@ fn who(
 ) {
     let record = &fact.record;
     let id = |what: &str| fact.id(what);
-    let own = normal_fingerprint(&record.fingerprint);
-    // of those beside it as many must be brought as are needed, which is counted over all
-    if !keys.brought.is_empty() && fact.place == 0 {
-        let is_brought = keys.brought.iter().any(|f| normal_fingerprint(f) == own);
-        checks.push(Check::new(
-            &id("signer_brought"),
-            keys.brought.join(", "),
-            &record.fingerprint,
-            is_brought,
-        ));
-    }
+    brought(fact, keys, checks);
     // Where no policy is known, the keys that were brought along are it.
     if !claims.policy.approvers.is_empty() || keys.brought.is_empty() {
         let actors = claims.policy.actors_of(&record.fingerprint);
