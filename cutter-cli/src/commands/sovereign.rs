@@ -343,10 +343,9 @@ impl RunFolder {
 
     /// The ask to answer. A stop that somebody has approved to go on from is not it, unless it is named.
     pub(crate) fn asked(&self, purpose: Option<Purpose>) -> Result<&Asked, Failure> {
-        let is_open = |a: &&Asked| a.ask.required.get(field::NONCE).is_none_or(|n| !self.settled.contains(n));
-        let open: Vec<Asked> = self.asks.iter().filter(is_open).cloned().collect();
-        let open = asked::newest(&open, purpose).and_then(|open| self.asks.iter().rev().find(|a| *a == open));
-        open.or_else(|| asked::newest(&self.asks, purpose)).ok_or_else(|| {
+        let is_open = |a: &Asked| a.ask.required.get(field::NONCE).is_none_or(|n| !self.settled.contains(n));
+        let open = asked::newest(&self.asks, purpose, is_open);
+        open.or_else(|| asked::newest(&self.asks, purpose, |_| true)).ok_or_else(|| {
             let words: Vec<&str> = self.asks.iter().map(|a| Purpose::word_of(&a.ask.approval_type)).collect();
             let observed = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
             let wanted = purpose.map_or("a request or a stop", |p| Purpose::word_of(p.approval_type()));

@@ -201,10 +201,16 @@ impl Run<'_> {
         }
         let chain = self.chain().await?;
         let (since, now) = (allowed(&chain, ask), chain.now().at_gate(gate.as_str()));
-        let is_open = since.are_enough(&self.people(&since), ask.expected_actor.as_deref());
         let expected = self.expected_at(gate, &chain);
-        let would_be = now.are_enough(&self.people(&now), expected.as_deref());
-        Ok((!is_open && would_be)
+        if !now.are_enough(&self.people(&now), expected.as_deref()) {
+            return Ok(None);
+        }
+        let said = ask.required.get(field::APPROVALS_NEEDED).and_then(|n| n.parse().ok()).unwrap_or(1);
+        if since.needed > said {
+            return Ok(Some(format!("{} people must approve now, where {said} had to", since.needed)));
+        }
+        let is_open = since.are_enough(&self.people(&since), ask.expected_actor.as_deref());
+        Ok((!is_open)
             .then(|| "the policy changed, and who may answer now could not answer that request".to_owned()))
     }
 

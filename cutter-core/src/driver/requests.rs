@@ -60,6 +60,21 @@ pub(crate) fn report_of(
         Some(line) => format!("line {line}: {}: {}", w.code, w.message),
         None => format!("{}: {}", w.code, w.message),
     });
+    let facts = [
+        ("source_sha256", plan.document.sha256.to_hex()),
+        ("manifest_digest", plan.manifest_digest.to_hex()),
+        ("region_sha", plan.region.sha256.to_hex()),
+        ("region_start", plan.region.start.to_string()),
+        ("region_end", plan.region.end.to_string()),
+        ("profile", format!("{}/{}", plan.profile.name, plan.profile.version)),
+        ("profile_digest", plan.profile.digest.to_hex()),
+        ("publication_type", plan.publication_type.to_string()),
+        ("candidate_count", plan.rows.len().to_string()),
+        ("duplicates", plan.duplicates.len().to_string()),
+        ("warnings", plan.warnings.len().to_string()),
+        ("writer_digest", plan.writer_digest.to_hex()),
+        ("unit_set_digest", plan.set_digest.to_hex()),
+    ];
     RequestReport {
         ask: ask.clone(),
         run_id: required(field::RUN_ID),
@@ -67,7 +82,7 @@ pub(crate) fn report_of(
         created_by: created_by.to_owned(),
         at: Timestamp::UNIX_EPOCH,
         sidecar_path: String::new(),
-        facts: Vec::new(),
+        facts: facts.map(|(name, value)| (name.to_owned(), value)).into(),
         units: units.collect(),
         duplicates: duplicates.collect(),
         warnings: chain.notices().into_iter().chain(unsure).chain(warnings).collect(),

@@ -113,20 +113,21 @@ pub fn asks(documents: &[(String, String)], run_id: &RunId) -> Vec<Asked> {
             }
         }
     }
-    found.sort_by(|a, b| (&a.at, a.ask.occurrence).cmp(&(&b.at, b.ask.occurrence)));
+    // as times: of two texts the shorter one may be the later
+    found.sort_by_key(|asked| (asked.at.parse::<jiff::Timestamp>().ok(), asked.ask.occurrence));
     found
 }
 
 /// The ask to answer: the newest for the purpose, or the newest of all that is no void. What a stop asks is
-/// asked until the run asks something newer.
+/// asked until the run asks something newer. Of the asks only those are taken that `is_open`.
 #[must_use]
-pub fn newest(asks: &[Asked], purpose: Option<Purpose>) -> Option<&Asked> {
+pub fn newest(asks: &[Asked], purpose: Option<Purpose>, is_open: impl Fn(&Asked) -> bool) -> Option<&Asked> {
     let last = asks.last().map(|asked| &asked.ask.request_path);
     let stands = |ask: &Ask| {
         [CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT].contains(&ask.approval_type.as_str())
             || Some(&ask.request_path) == last
     };
-    asks.iter().rev().filter(|asked| stands(&asked.ask)).find(|asked| match purpose {
+    asks.iter().rev().filter(|asked| stands(&asked.ask) && is_open(asked)).find(|asked| match purpose {
         Some(purpose) => asked.ask.approval_type == purpose.approval_type(),
         None => asked.ask.approval_type != VOID,
     })
@@ -275,8 +276,12 @@ mod tests {
             document("2026-05-21T00:00:00Z", 2, "another"),
             document("2026-05-20T00:00:00Z", 2, &own),
         ];
-        let order: Vec<u32> = asks(&documents, &run()).iter().map(|asked| asked.ask.occurrence).collect();
-        assert_eq!(order, [2, 3, 1]);
+        let order = |documents: &[(String, String)]| -> Vec<u32> {
+            asks(documents, &run()).iter().map(|asked| asked.ask.occurrence).collect()
+        };
+        assert_eq!(order(&documents), [2, 3, 1]);
+        let close = [document("2026-05-20T00:00:00.2Z", 1, &own), document("2026-05-20T00:00:00Z", 2, &own)];
+        assert_eq!(order(&close), [2, 1]);
     }
 
     #[test]
@@ -294,6 +299,7 @@ mod tests {
             at: at.into(),
             text: String::new(),
         };
+        let newest = |asks, purpose| newest(asks, purpose, |_| true);
         let all = [asked(CUT_AUTHORIZATION, "1"), asked(STOP_RESUME, "2"), asked(VOID, "2")];
         assert_eq!(newest(&all, None).unwrap().ask.approval_type, STOP_RESUME);
         assert_eq!(newest(&all, Some(Purpose::Void)).unwrap().ask.approval_type, VOID);
@@ -307,6 +313,11 @@ mod tests {
         }
         assert_eq!(newest(&later, None).unwrap().ask.request_path, "r2");
         assert!(newest(&all, Some(Purpose::Cut)).is_some());
+        // the newest stop is answered: the one before is not asked about again
+        let before = Asked { ask: Ask { request_path: "r0".into(), ..all[1].ask.clone() }, ..asked("", "1") };
+        let two = [all[0].clone(), before, all[1].clone()];
+        let open = super::newest(&two, None, |asked| asked.at != "2").unwrap();
+        assert_eq!(open.ask.approval_type, CUT_AUTHORIZATION);
     }
 
     #[test]

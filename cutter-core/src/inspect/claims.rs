@@ -224,6 +224,15 @@ pub fn disagreements(documents: &[(String, String)]) -> Vec<String> {
             DocumentName::parse(name),
             Ok((DocumentName::Phase(_) | DocumentName::Request { .. }, _))
         );
+        // what a report names by its digest is what stands there
+        for (named, digest) in tabled(text).into_iter().filter(|_| is_own) {
+            let named = named.rsplit('/').next().unwrap_or_default();
+            let is_it = |(path, _): &&(String, String)| path.rsplit('/').next() == Some(named);
+            let other = documents.iter().find(is_it).map(|(_, text)| Digest::of(text.as_bytes()));
+            if let Some(other) = other.filter(|other| *other != digest) {
+                found.push(format!("{named}: {digest} in {name}, {other} as it stands"));
+            }
+        }
         // a long value is cut where there is little room
         let whole =
             |(key, value): &(String, String)| LASTING.contains(&key.as_str()) && !value.ends_with('…');

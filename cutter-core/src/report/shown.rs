@@ -9,6 +9,8 @@ use alloc::borrow::ToOwned;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use jiff::Timestamp;
+
 use super::request::{
     ANSWER, AT, EVIDENCE, FACTS, LISTED_MAX, PINNED, RequestReport, SAFETY_NET, SIDECAR_PATH, Told, UNITS,
     WARNINGS, consequence, lay_out, lines_left,
@@ -18,6 +20,8 @@ use super::{CELLS, REPORT_MAX_BYTES, version};
 use crate::approval::LIFECYCLE_ENACTMENT;
 use crate::gate::clip;
 use crate::limits::REPORT_MAX_LINES;
+use crate::naming::DocumentName;
+use crate::visible::{is_hidden, is_joiner};
 
 /// The first place where a request shows something else.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -98,10 +102,16 @@ fn diff_of(report: &RequestReport, lines: usize, cell: usize) -> String {
 impl Told {
     fn read(document: &str, report: &RequestReport) -> Result<Self, NotShown> {
         let mut reader = Reader { document, at: 0 };
-        if document.lines().count() > REPORT_MAX_LINES {
-            return Err(NotShown::at(document, 0, "at most as many lines as a request may have"));
+        if document.lines().count() > REPORT_MAX_LINES || document.len() > REPORT_MAX_BYTES {
+            return Err(NotShown::at(document, 0, "a request is no longer than this"));
+        }
+        if let Some(hidden) = document.find(|c: char| c != '\n' && (is_hidden(c) || is_joiner(c))) {
+            return Err(NotShown::at(document, hidden, "no character that is not seen"));
         }
         let at = reader.between(&header(AT), "\n")?.to_owned();
+        if at.trim_matches('"').parse::<Timestamp>().is_err() {
+            return Err(reader.not_here("a time"));
+        }
         reader.back("\n");
         let sidecar_path = reader.between(&header(SIDECAR_PATH), "\n")?.to_owned();
         let cut = report.ask.approval_type != LIFECYCLE_ENACTMENT;
@@ -112,6 +122,9 @@ impl Told {
         let content_rows = rows.filter(|n| asked.contains(&consequence(*n, cut))).unwrap_or(0);
         reader.back(FACTS);
         let facts = reader.block(FACTS, UNITS, |line| is_fact(line, report))?;
+        if !are_whole(&facts, report) {
+            return Err(reader.not_here("every fact once"));
+        }
         let total: usize = {
             let count = reader.between(WARNINGS, ".\n\n")?;
             count.parse().map_err(|_| reader.not_here("a number of warnings"))?
@@ -148,9 +161,9 @@ impl Told {
                 reader.back(PINNED);
                 text
             },
-            pins: reader.block(PINNED, "```\n\nCaps and settings:\n", is_pair)?,
+            pins: reader.block(PINNED, "```\n\nCaps and settings:\n", is_pin)?,
             evidence: {
-                let text = reader.block(EVIDENCE, ANSWER, is_row)?;
+                let text = reader.block(EVIDENCE, ANSWER, |line| is_evidence(line, report))?;
                 reader.back(ANSWER);
                 text
             },
@@ -166,30 +179,111 @@ fn header(key: &str) -> String {
     alloc::format!("\n> {key:<21}: ")
 }
 
-fn is_pair(line: &str) -> bool {
-    let plain = line.starts_with(|c: char| c.is_ascii_alphanumeric() || matches!(c, '"' | '/'))
-        && line.contains(": ");
-    plain || (line.starts_with("# and ") && line.ends_with(" more in the sidecar"))
+/// A name and a value of one word, as the record pins them: no place for a sentence.
+fn pair(line: &str) -> Option<(&str, &str)> {
+    let (key, value) = line.split_once(": ")?;
+    let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+    let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.');
+    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '/' | '+' | '-' | '|' | '…');
+    let key = key.trim_end();
+    (!key.is_empty() && key.bytes().all(is_name) && value.chars().all(is_word)).then_some((key, value))
 }
 
-/// A fact that the answer repeats is the one that the answer repeats.
+fn is_pin(line: &str) -> bool {
+    pair(line).is_some() || (line.starts_with("# and ") && line.ends_with(" more in the sidecar"))
+}
+
+/// A fact that the plan gives or the answer repeats is that one; of the others the record pins identifiers,
+/// digests and numbers.
 fn is_fact(line: &str, report: &RequestReport) -> bool {
-    let key = line.split(':').next().unwrap_or_default().trim_end();
+    let Some((key, value)) = pair(line) else { return false };
+    let planned = report.facts.iter().find(|(name, _)| name == key).map(|(_, value)| value);
     let asked = report.ask.required.get(key).filter(|_| key != crate::approval::field::CHANGE_SET_ID);
     let says = |value: &String| {
         let pair = [(key.to_string(), value.clone())];
         CELLS.iter().any(|cell| yaml(&pair, "", 1, *cell).trim_end() == line)
     };
-    is_pair(line) && asked.is_none_or(says)
+    match planned.or(asked) {
+        Some(value) => says(value),
+        None => TOLD_FACTS.contains(&key) && value.bytes().all(|b| b.is_ascii_hexdigit() || b == b'-'),
+    }
 }
 
-fn is_row(line: &str) -> bool {
-    line == "None." || (line.starts_with('|') && line.ends_with('|'))
+/// The facts that the record alone pins.
+const TOLD_FACTS: [&str; 14] = [
+    "vocabulary_digest",
+    "source_version_no",
+    "backup_bytes",
+    "backup_sha",
+    "base_state_sha",
+    "grant_probe_sha",
+    "structural_verify_sha",
+    "change_set_id",
+    "cut_review_decision_id",
+    "entry_id",
+    "executor_signature_id",
+    "manifest_envelope_id",
+    "verify_result_id",
+    "verifier_signature_id",
+];
+
+/// Whether every name stands there once, and all that the plan gives do.
+fn are_whole(facts: &str, report: &RequestReport) -> bool {
+    let mut names: Vec<&str> = facts.lines().filter_map(|line| Some(pair(line)?.0)).collect();
+    let all = names.len();
+    names.sort_unstable();
+    names.dedup();
+    names.len() == all && report.facts.iter().all(|(name, _)| names.contains(&name.as_str()))
+}
+
+fn is_digest(cell: &str) -> bool {
+    cell.len() == 66 && cell.trim_matches('`').bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// A document of the run's own folder with its digest.
+fn is_evidence(line: &str, report: &RequestReport) -> bool {
+    if matches!(line, "None." | "| document | sha256 |" | "| --- | --- |") || is_rest(line) {
+        return true;
+    }
+    let folder = report.ask.request_path.rsplit_once('/').map_or("", |(folder, _)| folder);
+    let row = line.strip_prefix("| `").and_then(|row| row.strip_suffix(" |")?.split_once("` | "));
+    row.is_some_and(|(path, digest)| {
+        let name = path.strip_prefix(folder).and_then(|rest| rest.strip_prefix('/'));
+        is_digest(digest)
+            && (path.ends_with('…') || name.is_some_and(|name| DocumentName::parse(name).is_ok()))
+    })
+}
+
+fn is_rest(line: &str) -> bool {
+    let number = line.strip_prefix("| and ").and_then(|rest| rest.strip_suffix(" more |  |"));
+    number.is_some_and(|n| n.parse::<u32>().is_ok())
 }
 
 fn is_safety_net(line: &str) -> bool {
-    let of_a_gate = line.starts_with('`') && line.ends_with(" hold.");
-    line.is_empty() || is_row(line) || of_a_gate || line.starts_with("No backup is part of this request: ")
+    if let Some((name, value)) =
+        line.strip_prefix("| ").and_then(|row| row.strip_suffix(" |")?.split_once(" | "))
+    {
+        let word = |value: &str| {
+            value
+                .trim_matches('`')
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'))
+        };
+        let number = |value: &str| value.bytes().all(|b| b.is_ascii_digit() || b == b' ');
+        return match name {
+            "backup" => value.is_empty(),
+            "---" => value == "---",
+            "name" | "scope" | "recipient key" => word(value),
+            "size" => value.strip_suffix(" bytes").is_some_and(number),
+            "sha256 (encrypted)" | "sha256 (plaintext)" => is_digest(value),
+            "content rows in it" => number(value),
+            _ => false,
+        };
+    }
+    let holds =
+        line.strip_prefix("`IG_grant_probe`: all ").and_then(|rest| rest.strip_suffix(" invariants hold."));
+    let none = "No backup is part of this request: what would be changed was written by this run.";
+    line.is_empty() || line == none || holds.is_some_and(|n| n.parse::<u32>().is_ok())
 }
 
 /// What differs: a line that counts it, then perhaps a block and a line that leads on.

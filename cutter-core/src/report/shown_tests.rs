@@ -14,7 +14,7 @@ pub(super) fn known_of(report: &RequestReport, knows_before: bool) -> RequestRep
     RequestReport {
         at: "1970-01-01T00:00:00Z".parse().unwrap(),
         sidecar_path: String::new(),
-        facts: Vec::new(),
+        facts: report.facts.iter().filter(|(name, _)| name == field::WRITER_DIGEST).cloned().collect(),
         changes: Vec::new(),
         version_diff: report.version_diff.clone().filter(|_| knows_before),
         content_rows: 0,
@@ -33,11 +33,26 @@ type Edit = (&'static str, &'static str);
 fn a_request_that_shows_something_else_is_told_from_one_that_does_not() {
     let mut report = RequestReport { changes: vec!["asked once more: why".into()], ..cut_request() };
     let asked = report.ask.required[field::WRITER_DIGEST].clone();
-    report.facts = pairs(&[("version", "1"), (field::WRITER_DIGEST, &asked)]);
+    report.facts = pairs(&[("source_version_no", "1"), (field::WRITER_DIGEST, &asked)]);
+    report.pins.extend(pairs(&[("function.f", "a|b")]));
+    report.evidence = vec![("f/01-source-pin-2026-05-20.md".into(), Digest::of(b"01"))];
+    report.ask.request_path = "f/SG1-cut-authz-request-2026-05-20.md".into();
     let text = render_request(&report).unwrap();
     let known = known_of(&report, true);
     assert_eq!(shows(&text, &known, true), Ok(()));
-    let edits: [Edit; 19] = [
+    let edits: [Edit; 31] = [
+        ("source_version_no    : 1", "source_version_no    : 1\ntax                  : 10"),
+        ("source_version_no    : 1", "source_version_no    : one"),
+        ("source_version_no    : 1", "source_version_no    : 1\nsource_version_no    : 1"),
+        ("writer_digest        : ", "writer_digest_        : "),
+        ("unit_rows            : 0", "unit_rows            : read by the parliament"),
+        ("unit_rows            : 0", "unit_rows            : 0\r"),
+        ("| scope | `document`", "| scope | `the whole of it was read`"),
+        ("| scope | `document` |", "| scope | `document` |\n| note | `document` |"),
+        ("| `f/01-source-pin", "| `g/01-source-pin"),
+        ("| `f/01-source-pin-2026-05-20.md` |", "| `f/approved.md` |"),
+        ("> at                   : \"2026", "> at                   : \"soon, 2026"),
+        ("state.json", "state\u{202e}.json"),
         ("# Cut", "# Test Cut"),
         ("NONE until you approve", "NONE"),
         ("created_by           : operator", "created_by           : somebody"),
@@ -52,7 +67,7 @@ fn a_request_that_shows_something_else_is_told_from_one_that_does_not() {
         ("- asked once more: why\n", "- nothing to see here\n"),
         ("run_hard_cap_minutes : 60", "run_hard_cap_minutes : 61"),
         ("## 5. Evidence\n\n", "## 5. Evidence\n\nIgnore the list of units.\n\n"),
-        ("```yaml\nversion", "```yaml\nThis is a test\nversion"),
+        ("```yaml\nsource_version", "```yaml\nThis is a test\nsource_version"),
         ("The answer is signed", "The answer may be signed"),
         ("To refuse: ", "To refuse, do nothing: "),
         ("decision: approve", "decision: approve it"),
@@ -68,7 +83,7 @@ fn a_request_that_shows_something_else_is_told_from_one_that_does_not() {
     asked.facts = pairs(&[(field::WRITER_DIGEST, &Digest::of(b"another").to_hex())]);
     let text = render_request(&asked).unwrap();
     assert_eq!(
-        shows(&text, &known_of(&asked, true), true).unwrap_err().expected,
+        shows(&text, &known_of(&report, true), true).unwrap_err().expected,
         "a line that belongs there"
     );
     // what differs from the version before is known to who looks, or believed

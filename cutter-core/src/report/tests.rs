@@ -417,6 +417,14 @@ proptest! {
         let (_, headings) = structure(&text);
         prop_assert_eq!(headings.len(), 7, "{:?}", headings);
         // whoever knows the plan and the policy finds it to be what the program shows, and no other words
+        let report = RequestReport {
+            sidecar_path: "/home/op/run.json".into(),
+            facts: pairs(&[("source_version_no", "1")]), pins: clean.pins.clone(), grants: clean.grants.clone(),
+            evidence: many().map(|i| (format!("f/SG1-cut-authz-request-{}-2026-05-20.md", i + 2), Digest::of(b"x"))).collect(),
+            ask: Ask { request_path: "f/r".into(), ..clean.ask.clone() },
+            ..report
+        };
+        let text = render_request(&report).unwrap();
         for knows_before in [true, false] {
             let known = super::shown_tests::known_of(&report, knows_before);
             prop_assert_eq!(shows(&text, &known, knows_before), Ok(()));

@@ -99,8 +99,11 @@ fn whoever_may_approve_now_can() {
                     let ask = open_ask(&s, &run_id);
                     let request = s.world.document(&ask.request_path).unwrap().bytes;
                     let request = String::from_utf8(request).unwrap();
-                    let reasons =
-                        ["asked once more: the policy changed", "changed before this request (stop 1): "];
+                    let reasons = [
+                        "asked once more: the policy changed",
+                        "asked once more: 2 people must approve now",
+                        "changed before this request (stop 1): ",
+                    ];
                     let says = reasons.iter().any(|why| request.contains(why));
                     assert_eq!(says, ask.occurrence != before.occurrence, "{what}: {request}");
                     people.iter().for_each(|who| file(&s, &ask, who, Approve));

@@ -159,8 +159,12 @@ fn a_policy_that_wants_more_holds_for_what_is_asked_already() {
     let (run_id, ask) = s.parked(Gate::Cut);
     s.change_policy(vec![needed(Gate::Cut, 2)]);
     file(&s, &ask, 0, SOVEREIGN, Approve);
+    // whoever signed that one was enough is asked once more
+    let again = asked(&s.resumed(&run_id));
+    assert_eq!(again.required["approvals_needed"], "2");
+    file(&s, &again, 2, SOVEREIGN, Approve);
     assert_eq!(too_few(&s.resumed(&run_id)).approved_by, [SOVEREIGN]);
-    file(&s, &ask, 1, BOB, Approve);
+    file(&s, &again, 3, BOB, Approve);
     asked(&s.resumed(&run_id));
     assert!(is_past(&s, &run_id, Gate::Cut));
 }

@@ -173,12 +173,12 @@ fn once(
             let rows = rows.map(|(stored, taken)| Rows { taken, evidence, asks: &stored.asks });
             let sources = Sources { ring: &ring, chain: &chain, keys: &keys, rows };
             let mut claims = Claims::of_documents(run_id, &texts, policy, Vec::new());
-            out.checks.push(Check::empty("verify.documents.agree", &disagreements(&texts)));
             reach(&mut claims);
             let facts = documents::given(&mut claims, sources, &texts, &mut out)?;
             (claims, facts)
         }
     };
+    out.checks.push(Check::empty("verify.documents.agree", &disagreements(&texts)));
     let owed = record.as_ref().and_then(|r| r.outbox.as_ref()).map(|o| o.name.as_str());
     out.checks.extend(verify::phase_documents(&claims, &paths, owed));
     out.checks.push(verify::no_strays(&listed, &answers(&texts, &claims), evidence));
