@@ -23,6 +23,7 @@ use crate::digest::Digest;
 use crate::drift::FUNCTION_PREFIX;
 use crate::gate::GateReport;
 use crate::limits::REPORT_MAX_LINES;
+use crate::visible::is_hidden;
 
 /// One unit that would be cut or enacted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -167,7 +168,7 @@ impl Told {
             }
         }
         // functions last: where pins must be cut, the values that move between runs stay
-        let mut pins = report.pins.clone();
+        let mut pins: Vec<_> = report.pins.iter().map(|(key, value)| (word(key), word(value))).collect();
         pins.sort_by_key(|(name, _)| name.starts_with(FUNCTION_PREFIX));
         let evidence = report.evidence.iter();
         let evidence: Vec<Vec<String>> =
@@ -193,6 +194,20 @@ impl Told {
                 table(&["document", "sha256"], &evidence, EVIDENCE_MAX)
             },
         }
+    }
+}
+
+/// Whether a character may stand in what the record pins: such words leave no place for a sentence.
+pub(super) fn is_of_a_word(c: char) -> bool {
+    (c.is_alphanumeric() && !is_hidden(c)) || matches!(c, '_' | '.' | ':' | '/' | '+' | '-' | '|' | '…')
+}
+
+/// A pin as one word. What is more than a word stands as its digest: a function may have any name.
+fn word(text: &str) -> String {
+    if !text.is_empty() && text.chars().all(is_of_a_word) {
+        text.to_owned()
+    } else {
+        Digest::of(text.as_bytes()).to_hex()
     }
 }
 

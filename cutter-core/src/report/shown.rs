@@ -13,7 +13,7 @@ use jiff::Timestamp;
 
 use super::request::{
     ANSWER, AT, EVIDENCE, FACTS, LISTED_MAX, PINNED, RequestReport, SAFETY_NET, SIDECAR_PATH, Told, UNITS,
-    WARNINGS, consequence, lay_out, lines_left,
+    WARNINGS, consequence, is_of_a_word, lay_out, lines_left,
 };
 use super::text::yaml;
 use super::{CELLS, REPORT_MAX_BYTES, version};
@@ -181,12 +181,12 @@ fn header(key: &str) -> String {
 
 /// A name and a value of one word, as the record pins them: no place for a sentence.
 fn pair(line: &str) -> Option<(&str, &str)> {
+    fn bare(text: &str) -> &str {
+        text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text)
+    }
     let (key, value) = line.split_once(": ")?;
-    let value = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
-    let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'.');
-    let is_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.' | ':' | '/' | '+' | '-' | '|' | '…');
-    let key = key.trim_end();
-    (!key.is_empty() && key.bytes().all(is_name) && value.chars().all(is_word)).then_some((key, value))
+    let (key, value) = (bare(key.trim_end()), bare(value));
+    (!key.is_empty() && key.chars().chain(value.chars()).all(is_of_a_word)).then_some((key, value))
 }
 
 fn is_pin(line: &str) -> bool {
@@ -255,14 +255,15 @@ fn is_evidence(line: &str, report: &RequestReport) -> bool {
 }
 
 fn is_rest(line: &str) -> bool {
-    let number = line.strip_prefix("| and ").and_then(|rest| rest.strip_suffix(" more |  |"));
-    number.is_some_and(|n| n.parse::<u32>().is_ok())
+    let rest = line.strip_prefix("| and ").and_then(|rest| rest.split_once(" more |"));
+    rest.is_some_and(|(n, cells)| n.parse::<u32>().is_ok() && cells.bytes().all(|b| matches!(b, b' ' | b'|')))
 }
 
 fn is_safety_net(line: &str) -> bool {
     // what does not hold of the grants, after drift that is acknowledged
     if matches!(line, "| invariant | expected | observed | ok |" | "| --- | --- | --- | --- |")
         || (line.starts_with("| `grant_probe.") && line.ends_with(" | **NO** |"))
+        || is_rest(line)
     {
         return true;
     }

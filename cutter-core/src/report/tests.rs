@@ -418,8 +418,11 @@ proptest! {
         prop_assert_eq!(headings.len(), 7, "{:?}", headings);
         // whoever knows the plan and the policy finds it to be what the program shows, and no other words
         let report = RequestReport {
-            sidecar_path: "/home/op/run.json".into(),
-            facts: pairs(&[("source_version_no", "1")]), pins: clean.pins.clone(), grants: clean.grants.clone(),
+            facts: pairs(&[("source_version_no", "1")]),
+            pins: many().map(|i| (format!("function.{}", pick(i)), pick(i + 1))).collect(),
+            grants: Some(GateReport::new(GateId::GrantProbe, many()
+                .map(|i| Check::new("grant_probe.public_execute", pick(i + 1), pick(i + 2), i % 2 == 0))
+                .collect())),
             evidence: many().map(|i| (format!("f/SG1-cut-authz-request-{}-2026-05-20.md", i + 2), Digest::of(b"x"))).collect(),
             ask: Ask { request_path: "f/r".into(), ..clean.ask.clone() },
             ..report
