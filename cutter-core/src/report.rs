@@ -10,6 +10,7 @@ use alloc::string::String;
 
 use crate::limits::REPORT_MAX_LINES;
 
+pub(crate) mod closing;
 mod guard;
 mod phase;
 mod request;
@@ -20,6 +21,7 @@ mod tree;
 mod version;
 
 pub use phase::{FinalSections, PhaseReport, render_phase};
+pub(crate) use request::THIS;
 pub use request::{BackupLine, RequestReport, UnitLine, asks_of_document, render_request};
 pub use shown::{NotShown, shows};
 pub use stop::{StopReport, render_stop};

@@ -310,6 +310,13 @@ impl Deployment {
         self.path("runs").join(run_id)
     }
 
+    /// The newest revision of a run's record.
+    pub fn newest_record(&self, run_id: &str) -> PathBuf {
+        let number = |path: &PathBuf| path.file_stem()?.to_str()?.parse::<u64>().ok();
+        let entries = std::fs::read_dir(self.run_folder(run_id).join("rev")).expect("it has revisions");
+        entries.map(|entry| entry.expect("an entry").path()).max_by_key(number).expect("one at least")
+    }
+
     /// Every file below a folder of the home, with its bytes, by path.
     #[must_use]
     pub fn files(&self, below: &str) -> Vec<(PathBuf, Vec<u8>)> {

@@ -7,17 +7,18 @@ use cutter_core::approval::FORMAT;
 use cutter_core::digest::Digest;
 use cutter_core::driver::{Ports, policy_of};
 use cutter_core::gate::Check;
-use cutter_core::inspect::Claims;
 use cutter_core::inspect::verify::{
     self, ApprovalFact, Approvals, AskSources, DatabaseFacts, DocumentFact, Found, RecordFacts, documents,
     one_document_per_phase,
 };
+use cutter_core::inspect::{Claims, disagreements};
 use cutter_core::memory::block_on;
 use cutter_core::naming::RUNS_INDEX_PATH;
 use cutter_core::policy::Chain;
 use cutter_core::port::ask::{StoredAnswer, StoredAsk};
 use cutter_core::port::database::{UnitQuery, UnitScope};
 use cutter_core::port::signer::SignatureFacts;
+use cutter_core::port::statement::StoredStatement;
 use cutter_core::sidecar::{Sidecar, StopRecord};
 
 /// Everything that verify looks at.
@@ -43,6 +44,8 @@ pub struct Facts {
     pub asks: Vec<StoredAsk>,
     /// Its stop-route reports.
     pub stops: Vec<(StopRecord, Found)>,
+    /// What it says of itself, once closed.
+    pub statement: Option<StoredStatement>,
     /// The texts of the folder's documents.
     pub texts: Vec<(String, String)>,
     /// The policy that the database holds.
@@ -117,6 +120,7 @@ pub fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
         asks,
         chain,
         signatures,
+        statement: block_on(ports.reader.statement(run)).unwrap(),
         stops: stops.collect(),
         record: RecordFacts {
             sidecar: sidecar.clone(),
@@ -167,6 +171,9 @@ pub fn judge(facts: &Facts, brought: &[String]) -> Vec<Check> {
     };
     let signature = |answer: &StoredAnswer| facts.signatures.get(&answer.answer.sha256()).cloned();
     checks.extend(verify::asks(sources, &facts.asks, &signature));
+    let (statement, evidence) = (facts.statement.as_ref(), &facts.database.evidence);
+    checks.extend(verify::final_report(&facts.claims, &facts.texts, statement, evidence, &facts.asks));
+    checks.push(Check::empty("verify.documents.agree", &disagreements(&facts.texts)));
     checks.extend(verify::index(&facts.claims, line));
     checks.extend(verify::database(&facts.claims, &facts.database));
     checks

@@ -5,6 +5,7 @@
 use std::path::PathBuf;
 
 use cutter_pg::login::Login;
+use cutter_tests::attack::edited;
 use cutter_tests::cli::{Deployment, Ran, SOVEREIGN, law};
 
 /// Refuses as the sovereign; the file is then given the name that a person might choose.
@@ -157,6 +158,51 @@ fn what_was_relied_on_is_put_back_before_the_next_approval_is_spent() {
         assert_eq!(d.resume(&run_id).exits(0).state(), "closeout_reported");
         d.verify(&run_id);
     }
+}
+
+/// The record says where a document belongs; whoever wrote it wrongly reaches no other run's folder, and no
+/// refusal that nobody has heard yet is lost.
+#[test]
+fn what_is_put_back_stays_in_the_runs_own_folder_and_loses_no_refusal() {
+    let d = Deployment::new();
+    let other = parked(&d, "cut");
+    let folder = d.status(&other).exits(0).text("/kb_folder").to_owned();
+    refuse(&d, &other, "cut", None);
+    let is_refusal = |path: &PathBuf| path.display().to_string().contains("SG1-cut-authz-approval");
+    let (refusal, said) = d.files("kb").into_iter().find(|(path, _)| is_refusal(path)).unwrap();
+    let refusal_at = format!("{folder}/{}", refusal.file_name().unwrap().to_str().unwrap());
+    d.register("LAW-OTHER", &law(3, "another"));
+    let run_id = d.cut("LAW-OTHER");
+    d.approve(&run_id, "cut");
+    assert_eq!(d.resume(&run_id).exits(0).state(), "awaiting_lifecycle_authorization");
+    let record = d.newest_record(&run_id);
+    let whole = std::fs::read(&record).unwrap();
+    for misled in [refusal_at.as_str(), "knowledge/odd.md", "/etc/odd.md", "../odd.md"] {
+        let wrong = edited(&whole, |v| v["documents"][0]["path"] = misled.into());
+        std::fs::write(&record, wrong).unwrap();
+        let ran = d.run(&["kb", "restore", "--run-id", &run_id]).exits(6);
+        assert!(ran.stdout.contains("not_its_own"), "{misled}: {}", ran.stdout);
+        assert_eq!(std::fs::read(d.path("kb").join(&refusal)).unwrap(), said, "{misled}");
+    }
+    std::fs::write(&record, &whole).unwrap();
+    // a refusal in the place of an approval that was relied on
+    let own = d.status(&run_id).exits(0).text("/kb_folder").to_owned();
+    let approval =
+        std::fs::read_dir(kb(&d, &own)).unwrap().map(|e| e.unwrap().path()).find(is_refusal).unwrap();
+    let approved = std::fs::read(&approval).unwrap();
+    refuse(&d, &run_id, "lifecycle", None);
+    let lifecycle = |path: &PathBuf| path.display().to_string().contains("SG2-lifecycle-authz-approval");
+    let filed = std::fs::read_dir(kb(&d, &own)).unwrap().map(|e| e.unwrap().path()).find(lifecycle).unwrap();
+    let refused = std::fs::read(&filed).unwrap();
+    std::fs::rename(&filed, &approval).unwrap();
+    let ran = d.run(&["kb", "restore", "--run-id", &run_id]).exits(0);
+    assert_eq!(std::fs::read(&approval).unwrap(), approved, "{}", ran.stdout);
+    assert!(
+        d.files("kb").into_iter().any(|(path, bytes)| bytes == refused && path != approval),
+        "{}",
+        ran.stdout
+    );
+    assert!(ran.stdout.contains("moved"), "{}", ran.stdout);
 }
 
 /// Junk under the name of the report that comes next gives way to it, and is kept.

@@ -13,12 +13,6 @@ use cutter_tests::attack::edited;
 use cutter_tests::cli::{Deployment, Ran, SOVEREIGN, law};
 use serde_json::{Value, json};
 
-fn newest(d: &Deployment, run_id: &str) -> PathBuf {
-    let rev = d.run_folder(run_id).join("rev");
-    let number = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().parse::<u64>().unwrap();
-    std::fs::read_dir(rev).unwrap().map(|e| e.unwrap().path()).max_by_key(number).unwrap()
-}
-
 /// The operator's wish: his own key, and no signature needed.
 fn loosened(value: &mut Value) {
     value["settings"]["approval"] = json!({
@@ -48,7 +42,7 @@ fn a_record_with_loosened_settings_enacts_nothing() {
     let d = Deployment::new();
     d.register("LAW-LOOSE", &law(3, "the record"));
     let run_id = d.cut("LAW-LOOSE");
-    let path = newest(&d, &run_id);
+    let path = d.newest_record(&run_id);
     let whole = std::fs::read(&path).unwrap();
     file_unsigned(&d, &run_id);
     std::fs::write(&path, edited(&whole, loosened)).unwrap();

@@ -15,6 +15,8 @@ mod changed;
 mod decisions;
 #[path = "refusals/drift.rs"]
 mod drift;
+#[path = "refusals/final_report.rs"]
+mod final_report;
 #[path = "refusals/forged_request.rs"]
 mod forged_request;
 #[path = "refusals/gates.rs"]

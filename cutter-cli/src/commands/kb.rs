@@ -3,10 +3,13 @@
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
+use cutter_core::approval::{field, parse_field};
 use cutter_core::digest::Digest;
-use cutter_core::inspect::restore::{Copies, owed, owed_report, recorded};
+use cutter_core::id::RunId;
+use cutter_core::inspect::restore::{Copies, owed, owed_report, own_folder, recorded};
 use cutter_core::port::database::Reader as _;
-use cutter_core::port::knowledge_base::CreateOutcome;
+use cutter_core::port::knowledge_base::{CreateOutcome, Document};
+use cutter_core::port::signer::SignatureFacts;
 use cutter_core::sidecar::Sidecar;
 use futures_executor::block_on;
 use serde::Serialize;
@@ -14,10 +17,12 @@ use serde::Serialize;
 use crate::app::Context;
 use crate::commands::RunArg;
 use crate::commands::orchestrate::load;
+use crate::commands::verify::observed;
+use crate::config::Config;
 use crate::exit_code::Exit;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::render::{self, BAD, GOOD, HEAD, paint};
-use crate::wire;
+use crate::wire::{self, Stores};
 
 /// The knowledge base: put back what a run filed and relied on.
 #[derive(Debug, Args)]
@@ -36,7 +41,8 @@ enum Command {
 /// Compares what the run's record says was filed, asked and answered with what stands in the
 /// knowledge base, and puts back the bytes with the recorded sha256: from the record's revisions,
 /// from the answers in the database, from earlier revisions of the document. What stood there is
-/// kept as a revision. Nothing else is ever written.
+/// kept as a revision; a signed refusal that stands there is filed once more beside it, so that it is
+/// heard. What lies outside the run's own folder is left as it is. Nothing else is ever written.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -52,8 +58,9 @@ struct RestoreArgs {
 struct Restored {
     path: String,
     sha256: Digest,
-    /// `created`, `revised`, `no_copy`, or `unreadable`: what stands there is no document, and only a
-    /// free name can be used.
+    /// `created`, `revised`, `no_copy`; `unreadable`: what stands there is no document, and only a free
+    /// name can be used; `not_its_own`: outside the run's own folder; `moved`: a signed refusal that stood
+    /// there, under the name where it stands now.
     did: &'static str,
     /// What stood there.
     observed: Option<Digest>,
@@ -65,12 +72,44 @@ pub(crate) fn run(cx: &Context, args: &KbArgs) -> Outcome {
     }
 }
 
+/// Whether a document refuses on behalf of somebody whom the policy knows: that must be heard, not replaced.
+fn refuses(config: &Config, run_id: &RunId, document: &Document) -> bool {
+    let text = String::from_utf8_lossy(&document.bytes);
+    let says = |name: &str| parse_field(&text, name);
+    if says(field::RUN_ID) != Some(run_id.as_str()) || !matches!(says("decision"), Some("reject" | "defer")) {
+        return false;
+    }
+    let facts = wire::key_ring(config)
+        .and_then(|ring| observed(&ring, &wire::policy::chain(config)?, &document.bytes, wire::now()));
+    matches!(facts, Ok(SignatureFacts::Good { .. }))
+}
+
+/// Files a document once more in its folder, under the first name that is free or holds it already.
+fn beside(stores: &Stores, path: &str, document: &Document) -> Result<String, Failure> {
+    let stem = path.strip_suffix(".md").unwrap_or(path);
+    for n in 2..=99 {
+        let path = format!("{stem}-{n}.md");
+        match block_on(stores.kb.create(&path, &document.bytes))? {
+            CreateOutcome::Different { .. } => {}
+            CreateOutcome::Created | CreateOutcome::Identical => return Ok(path),
+        }
+    }
+    Err(Failure::usage(format!("{path}: expected a free name beside it for the refusal, observed none")))
+}
+
 fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
     let config = cx.config()?;
     let stores = wire::stores(&config)?;
     let run_id = &args.run.run_id;
     let sidecar = load(&stores, run_id)?;
     let documents = recorded(&sidecar);
+    let answers = wire::reader(&config)
+        .and_then(|reader| Ok((block_on(reader.asks(run_id))?, block_on(reader.evidence(run_id))?)));
+    let (asks, evidence) = answers.unwrap_or_else(|failure| {
+        cx.out.note(format!("the database was not asked for answers: {}", failure.what));
+        Default::default()
+    });
+    let own = own_folder(&sidecar, &asks);
     let mut owed = Vec::from_iter(owed(&sidecar));
     for stop in sidecar.stops.iter().filter(|stop| stop.uploaded.is_none()) {
         let stored = block_on(stores.runs.load_revision(run_id, stop.revision))?;
@@ -80,8 +119,19 @@ fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
     let mut damaged = BTreeMap::new();
     let mut done = Vec::new();
     for (path, sha256) in documents.iter().chain(owed.iter().map(|(path, sha256)| (path, sha256))) {
+        if path.rsplit_once('/').map(|(folder, _)| folder) != own.as_deref() {
+            done.push(Restored { path: path.clone(), sha256: *sha256, did: "not_its_own", observed: None });
+            continue;
+        }
         let observed = match block_on(stores.kb.read(path)) {
-            Ok(found) => found.map(|document| (document.revision, document.sha256)),
+            Ok(found) => {
+                let other = found.iter().find(|document| document.sha256 != *sha256);
+                if let Some(refusal) = other.filter(|document| refuses(&config, run_id, document)) {
+                    let (path, sha256) = (beside(&stores, path, refusal)?, refusal.sha256);
+                    done.push(Restored { path, sha256, did: "moved", observed: None });
+                }
+                found.map(|document| (document.revision, document.sha256))
+            }
             Err(error) if error.kind.is_junk() => {
                 let (path, sha256) = (path.clone(), *sha256);
                 done.push(Restored { path, sha256, did: "unreadable", observed: None });
@@ -110,12 +160,7 @@ fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
                 }
             }
         }
-        let answers = wire::reader(&config)
-            .and_then(|reader| Ok((block_on(reader.asks(run_id))?, block_on(reader.evidence(run_id))?)));
-        match answers {
-            Ok((asks, evidence)) => copies.add_answers(&asks, &evidence),
-            Err(failure) => cx.out.note(format!("the database was not asked for answers: {}", failure.what)),
-        }
+        copies.add_answers(&asks, &evidence);
     }
     for (path, (sha256, observed)) in damaged {
         let did = match (copies.of(&sha256), observed) {
@@ -133,7 +178,8 @@ fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
     }
     let unreadable: Vec<&str> =
         done.iter().filter(|d| d.did == "unreadable").map(|d| d.path.as_str()).collect();
-    let missing = unreadable.len() + done.iter().filter(|d| d.did == "no_copy").count();
+    let missing =
+        unreadable.len() + done.iter().filter(|d| ["no_copy", "not_its_own"].contains(&d.did)).count();
     let next = match (missing, unreadable.first()) {
         (_, Some(path)) => {
             format!("cutter kb restore --run-id {run_id}   (once {} is removed)", render::name(path))
@@ -151,6 +197,8 @@ fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
         for one in &done {
             let word = match one.did {
                 "no_copy" => paint(BAD, "no copy anywhere"),
+                "not_its_own" => paint(BAD, "outside the run's own folder, left as it is:"),
+                "moved" => paint(GOOD, "a signed refusal stood there, filed as"),
                 "unreadable" => paint(BAD, "no readable document, and in the way:"),
                 did => paint(GOOD, did),
             };

@@ -2,7 +2,6 @@
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeSet;
-use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -14,6 +13,7 @@ use crate::digest::Digest;
 use crate::machine::run::{GateId, Stage};
 use crate::port::ask::{AnswerWrite, AskWrite, RunBegun, StoredAsk};
 use crate::port::effect::{EffectName, ReviewVerdict};
+use crate::report::closing;
 
 impl Run<'_> {
     /// The asks of this run that are on record, where it came so far that it writes to a database.
@@ -46,17 +46,7 @@ impl Run<'_> {
         }
         let stored = self.stored_asks().await?;
         let late = stored.iter().flat_map(|ask| &ask.answers).filter(|a| a.late).map(|a| &a.answer);
-        Ok(late
-            .map(|a| {
-                format!(
-                    "{} {} by {}, which came late: {}",
-                    a.gate,
-                    a.decision.as_str(),
-                    a.actor,
-                    a.approval_kb_id
-                )
-            })
-            .collect())
+        Ok(late.map(closing::came_late).collect())
     }
 
     /// Whether the open ask is on record as it is.

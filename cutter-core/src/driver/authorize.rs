@@ -271,8 +271,7 @@ impl Run<'_> {
 
     /// An authority stop: goes on only with a signed SG3 approval (PROTOCOL §5).
     pub(super) async fn answer_stop(&mut self) -> Result<Option<Outcome>, Halt> {
-        let missing = || Halt::stop(StopReason::Internal, "a stopped run holds no record of why");
-        let stop = self.sidecar.stops.last().cloned().ok_or_else(missing)?;
+        let stop = self.open_stop().await?;
         if stop.resolved_by.is_some() {
             return Ok(None);
         }
@@ -342,8 +341,7 @@ impl Run<'_> {
     }
 
     async fn accept_answer(&mut self, answer: &Answer) -> Result<Option<Outcome>, Halt> {
-        let missing = || Halt::stop(StopReason::Internal, "a stopped run holds no record of why");
-        let stop = self.sidecar.stops.last().cloned().ok_or_else(missing)?;
+        let stop = self.open_stop().await?;
         let acknowledged = answer.ask.approval_type == approval_type(EscalationKind::DriftAck);
         self.adopt_lost().await?;
         if acknowledged {

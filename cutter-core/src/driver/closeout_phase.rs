@@ -8,12 +8,10 @@
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::enter::Acted;
 use super::run::{Halt, Run};
-use super::statement::statement_lines;
 use crate::digest::Digest;
 use crate::gate::closeout;
 use crate::key::{self, DerivedKey, MintedKey, PhaseKey};
@@ -22,7 +20,7 @@ use crate::machine::run::{Phase, Stage};
 use crate::naming::{IndexLine, RUNS_INDEX_PATH};
 use crate::port::PortErrorKind;
 use crate::port::knowledge_base::AppendOutcome;
-use crate::report::FinalSections;
+use crate::report::{FinalSections, closing};
 use crate::sidecar::Artifact;
 use crate::statement;
 use crate::stop::StopReason;
@@ -52,7 +50,7 @@ impl Run<'_> {
         if self.live() {
             let body = self.statement_body().await?;
             self.pin(statement::PIN, statement::digest(&body));
-            diff.extend(statement_lines(&body));
+            diff.extend(closing::tables(&body));
             self.statement = Some(body);
         }
         let backup = self.sidecar.backup.as_ref();
@@ -67,14 +65,10 @@ impl Run<'_> {
             gate,
             key: String::new(),
             mutation: "NONE".to_owned(),
-            work: vec![
-                format!("read {} documents again and compared their hashes", KB_DOCUMENTS_PER_RUN - 1),
-                "fixed the time of closing and the line of the runs index".to_owned(),
-                "digested the run's rows of each table, and made the statement that names them".to_owned(),
-            ],
+            work: closing::work(),
             diff,
             artifacts,
-            verdict: self.verdict("closeout_reported"),
+            verdict: self.verdict(Stage::CloseoutReported.as_str()),
             closing: Some(self.closing(late)),
         })
     }
@@ -98,24 +92,11 @@ impl Run<'_> {
                 .sidecar
                 .backup
                 .iter()
-                .map(|b| {
-                    format!(
-                        "encrypted backup pre_write.gpg, sha256 {}, to {}",
-                        b.blob.sha256, b.blob.fingerprint
-                    )
-                })
-                .chain(approvals.map(|a| {
-                    let people = core::iter::once(&a.actor).chain(a.beside.iter().map(|b| &b.actor));
-                    let people: Vec<&str> = people.map(String::as_str).collect();
-                    format!("{} {} by {}", a.gate, a.decision, people.join(" and "))
-                }))
+                .map(|b| closing::backup(&b.blob.sha256, &b.blob.fingerprint))
+                .chain(approvals.map(closing::decision))
                 .chain(late)
                 .collect(),
-            next_steps: vec![
-                format!("check everything from the evidence: cutter verify --run-id {}", self.sidecar.run_id),
-                "keep the backup as long as the units are in force; restoring it is a sovereign's decision"
-                    .to_owned(),
-            ],
+            next_steps: closing::next_steps(&self.sidecar.run_id),
         }
     }
 

@@ -3,7 +3,6 @@
 
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
 use super::run::{Halt, Run};
 use crate::digest::{Digest, to_hex};
@@ -12,7 +11,7 @@ use crate::port::database::{EffectName, EffectRecord};
 use crate::port::effect::fact;
 use crate::port::signer::Duty;
 use crate::port::statement::StatementSignature;
-use crate::statement::{self, Before, Material, TableDigest};
+use crate::statement::{self, Before, Material};
 use crate::stop::StopReason;
 
 impl Run<'_> {
@@ -102,12 +101,4 @@ impl Run<'_> {
         let signed = signer.sign(duty, &statement::signed_bytes(body)).await.map_err(|e| self.halt(e))?;
         Ok(StatementSignature { duty, public_key, signature: to_hex(&signed), recorded_at: None })
     }
-}
-
-/// What the final report says of each table's rows.
-pub(super) fn statement_lines(body: &str) -> Vec<(String, String, String)> {
-    let line = |(table, digest): (String, TableDigest)| {
-        (format!("rows.{table}"), format!("{} rows", digest.rows), digest.sha256.to_hex())
-    };
-    statement::tables_of(body).into_iter().map(line).collect()
 }

@@ -28,7 +28,7 @@ use crate::port::effect::ReviewVerdict;
 use crate::port::environment::Progress;
 use crate::port::knowledge_base::CreateOutcome;
 use crate::port::run_store::StopRequest;
-use crate::report::{PhaseReport, StopReport, render_phase, render_stop};
+use crate::report::{PhaseReport, StopReport, THIS, render_phase, render_stop};
 use crate::sidecar::{ErrorRecord, Outbox, PhaseResult, Sidecar, StopRecord};
 use crate::stop::{Slug, StopClass, StopReason};
 
@@ -162,6 +162,9 @@ pub fn ask_for_stop(sidecar: &Sidecar, stop: &StopRecord, kind: EscalationKind) 
     put(field::STOP, stop.n.to_string());
     put(field::STOP_CODE, stop.code.clone());
     put(field::NONCE, stop.nonce.clone());
+    if stop.names_report {
+        put(field::REQUEST_SHA256, stop.uploaded.map_or_else(|| THIS.to_owned(), |d| d.to_hex()));
+    }
     if kind == EscalationKind::DriftAck {
         put(field::OBSERVED_SHA256, observed_sha256(&stop.observed).to_hex());
     }
@@ -285,6 +288,7 @@ impl Run<'_> {
             nonce: intent.nonce.unwrap_or_default(),
             revision: self.revision + 1,
             uploaded: None,
+            names_report: true,
             ids: intent.ids,
             request_id: stopping.request_id,
             observed: stopping.observed,
@@ -404,11 +408,27 @@ impl Run<'_> {
         }
     }
 
-    async fn upload_stop(&mut self, i: usize) -> Option<Digest> {
-        let stop = self.sidecar.stops.get(i)?.clone();
+    async fn text_of_stop(&self, stop: &StopRecord) -> Option<String> {
         let stored = self.ports.runs.load_revision(&self.sidecar.run_id, stop.revision).await.ok()??;
         let at_stop = Sidecar::from_bytes(&stored.bytes).ok()?;
-        let text = report_of_stop(&at_stop, &stop).ok()?;
+        // as it was recorded: what the report asks does not know its own digest
+        let at_stop_itself = at_stop.stops.iter().find(|s| s.n == stop.n)?.clone();
+        report_of_stop(&at_stop, &at_stop_itself).ok()
+    }
+
+    /// The last stop, with the digest of its report also while that is owed to the knowledge base.
+    pub(super) async fn open_stop(&self) -> Result<StopRecord, Halt> {
+        let missing = || Halt::stop(StopReason::Internal, "a stopped run holds no record of why");
+        let mut stop = self.sidecar.stops.last().cloned().ok_or_else(missing)?;
+        if stop.uploaded.is_none() && stop.names_report {
+            stop.uploaded = self.text_of_stop(&stop).await.map(|text| Digest::of(text.as_bytes()));
+        }
+        Ok(stop)
+    }
+
+    async fn upload_stop(&mut self, i: usize) -> Option<Digest> {
+        let stop = self.sidecar.stops.get(i)?.clone();
+        let text = self.text_of_stop(&stop).await?;
         let outbox = Outbox {
             name: stop.name,
             sha256: Digest::of(text.as_bytes()),

@@ -12,6 +12,7 @@ use super::resume::open;
 use super::run::{Halt, Run, Stopping, payload_digest};
 use super::stopping::ask_for_stop;
 use super::{Caller, DriveError, Driven, Outcome, Ports, cut_phases};
+use crate::approval::field;
 use crate::gate::{stored_approval, void as gate};
 use crate::id::RunId;
 use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
@@ -102,8 +103,7 @@ impl Run<'_> {
             return Err(enacted(&self.sidecar.run_id));
         }
         self.settle_debts().await;
-        let missing = || Halt::stop(StopReason::Internal, "a stopped run holds no record of why");
-        let stop = self.sidecar.stops.last().cloned().ok_or_else(missing)?;
+        let stop = self.open_stop().await?;
         let ask = ask_for_stop(&self.sidecar, &stop, EscalationKind::Void);
         let heard = self.search(core::slice::from_ref(&ask), "SG3-void-approval").await?;
         let answer = match heard.valid.into_iter().next() {
@@ -283,7 +283,7 @@ fn escalation_record(stop: &StopRecord, answer: &Answer, now: jiff::Timestamp) -
         decision: answer.approval.decision().as_str().to_owned(),
         occurrence: stop.n,
         expires_utc: answer.approval.expires(),
-        request_sha256: None,
+        request_sha256: answer.ask.required.get(field::REQUEST_SHA256).and_then(|t| t.parse().ok()),
         nonce: stop.nonce.clone(),
         beside: alloc::vec![],
     }

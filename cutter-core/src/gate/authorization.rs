@@ -341,8 +341,11 @@ fn request_unedited(facts: &AuthorizationFacts, refuses: bool) -> Check {
         return Check::new(id, "whatever became of the request", "a refusal", true);
     }
     match facts.ask.required.get(field::REQUEST_SHA256) {
-        Some(wanted) => Check::equal_some(id, wanted, facts.request_sha256_live.map(|d| d.to_hex()).as_ref()),
         // a stop goes on even while its report is still owed to the knowledge base (PROTOCOL §2)
+        Some(wanted) if facts.ask.gate == GateId::FailureEscalation.as_str() => {
+            Check::new(id, "the answer names the report", wanted.clone(), true)
+        }
+        Some(wanted) => Check::equal_some(id, wanted, facts.request_sha256_live.map(|d| d.to_hex()).as_ref()),
         None => Check::new(id, "no request document is named", "no request document is named", true),
     }
 }

@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use crate::approval::ApprovalPolicy;
 use crate::digest::Digest;
 use crate::id::RunId;
+use crate::inspect::restore::reports_of_stops;
 use crate::machine::run::{Phase, RunState, Stage};
 use crate::naming::DocumentName;
 use crate::port::database::RunEvidence;
@@ -46,6 +47,8 @@ pub struct Claims {
     pub approvals: Vec<ApprovalRecord>,
     /// Its documents: path and digest.
     pub documents: Vec<(String, Digest)>,
+    /// The reports of its stops, where the record tells.
+    pub reports: Vec<(String, Digest)>,
 }
 
 impl Claims {
@@ -86,7 +89,16 @@ impl Claims {
             creator: Some(sidecar.creation.fingerprint.clone()),
             approvals: sidecar.sovereign_approvals.clone(),
             documents: sidecar.documents.iter().map(|d| (d.path.clone(), d.sha256)).collect(),
+            reports: reports_of_stops(sidecar).collect(),
         }
+    }
+
+    /// What its last report begins with, by the record.
+    pub(super) fn inputs(&self) -> Vec<(String, String)> {
+        let own = [("document_id", self.document_id.clone()), ("run_id", self.run_id.to_string())];
+        let pins = self.pins.iter().filter(|(name, _)| *name != SOURCE_VERSION_ID);
+        let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
+        own.chain(pins.map(|(name, value)| (name.clone(), value.clone()))).collect()
     }
 
     /// By the documents `(path, text)` of its folder: pins from the newest phase report,
@@ -146,6 +158,7 @@ impl Claims {
             creator: None,
             approvals,
             documents: digests.into_iter().collect(),
+            reports: Vec::new(),
         }
     }
 
@@ -252,7 +265,7 @@ pub fn disagreements(documents: &[(String, String)]) -> Vec<String> {
 }
 
 /// The pins in the first section of a report, or the facts of a request.
-fn inputs(text: &str) -> Vec<(String, String)> {
+pub(super) fn inputs(text: &str) -> Vec<(String, String)> {
     let is_it = |s: &&str| s.starts_with("1. Inputs") || s.starts_with("2. Facts and digests");
     let section = text.split("\n## ").find(is_it).unwrap_or_default();
     let line = |line: &str| {

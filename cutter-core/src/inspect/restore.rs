@@ -1,14 +1,16 @@
 //! What a run has filed and relied on, and the bytes of it that stand elsewhere: for the person who
 //! puts a damaged knowledge base right. No run does that.
 
+use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::digest::Digest;
 use crate::driver::report_of_stop;
 use crate::machine::run::GateId;
+use crate::naming::{FolderSuffix, run_folder};
 use crate::port::ask::StoredAsk;
 use crate::port::evidence::RunEvidence;
 use crate::sidecar::{ApprovalRecord, Sidecar, StopRecord};
@@ -20,6 +22,20 @@ pub fn recorded(sidecar: &Sidecar) -> BTreeMap<String, Digest> {
     let answers = sidecar.sovereign_approvals.iter();
     // a later answer under the same name takes the place of an earlier one
     filed(sidecar).chain(answers.flat_map(of_answer)).collect()
+}
+
+/// The folder that is the run's own, and no other one's: where the database's requests stand, else where
+/// the name that follows from run and text leads.
+#[must_use]
+pub fn own_folder(sidecar: &Sidecar, asks: &[StoredAsk]) -> Option<String> {
+    if let Some(stored) = asks.first() {
+        return stored.asked.ask.request_path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
+    }
+    let version = sidecar.pin_digest("source_sha256").unwrap_or(Digest::from_bytes([0; 32]));
+    let named = |suffix: &FolderSuffix| {
+        run_folder(&sidecar.document_id, &version, sidecar.created_utc, *suffix).ok().map(|p| p.to_string())
+    };
+    FolderSuffix::ALL.iter().filter_map(named).find(|folder| sidecar.kb_folder.as_ref() == Some(folder))
 }
 
 /// The document that is filed next. Where another one stands under its name, nothing was lost, and the
@@ -62,9 +78,13 @@ fn of_answer(answer: &ApprovalRecord) -> impl Iterator<Item = (String, Digest)> 
 }
 
 fn filed(sidecar: &Sidecar) -> impl Iterator<Item = (String, Digest)> {
+    sidecar.documents.iter().map(|d| (d.path.clone(), d.sha256)).chain(reports_of_stops(sidecar))
+}
+
+/// The reports of stops that are filed.
+pub(super) fn reports_of_stops(sidecar: &Sidecar) -> impl Iterator<Item = (String, Digest)> {
     let folder = sidecar.kb_folder.clone().unwrap_or_default();
-    let stops = sidecar.stops.iter().filter_map(move |s| Some((format!("{folder}/{}", s.name), s.uploaded?)));
-    sidecar.documents.iter().map(|d| (d.path.clone(), d.sha256)).chain(stops)
+    sidecar.stops.iter().filter_map(move |s| Some((format!("{folder}/{}", s.name), s.uploaded?)))
 }
 
 /// Bytes by their own digest: whatever a caller collects can only be put where it belongs.

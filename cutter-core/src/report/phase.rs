@@ -54,7 +54,7 @@ const DIFF_MAX: usize = 24;
 const CHECKS_MAX: usize = 44;
 const ARTIFACTS_MAX: usize = 20;
 const VERDICT_MAX: usize = 12;
-const PRESERVED_MAX: usize = 16;
+pub(super) const PRESERVED_MAX: usize = 16;
 const NEXT_MAX: usize = 8;
 
 /// Renders a phase report: at most 250 lines, deterministic.
@@ -65,7 +65,7 @@ pub fn render_phase(report: &PhaseReport) -> Result<String, ReportError> {
     fitted(&report.run_id, |cell| render(report, cell))
 }
 
-fn render(report: &PhaseReport, cell: usize) -> String {
+pub(super) fn render(report: &PhaseReport, cell: usize) -> String {
     let phase = report.phase;
     let run_id = one_line(&report.run_id);
     let head = [

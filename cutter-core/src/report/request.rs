@@ -362,7 +362,8 @@ fn who(policy: &ApprovalPolicy, ask: &Ask, cell: usize) -> String {
 /// Stands in a template where the approver fills in.
 const YOU: &str = "<your name>";
 const NOW: &str = "<now, as 2026-05-20T10:11:12Z>";
-const THIS: &str = "<sha256 of this document>";
+/// Where a document is asked about by its own digest, which it cannot hold.
+pub(crate) const THIS: &str = "<sha256 of this document>";
 const ANSWER_PATH: &str = "Path of the answer: ";
 const TEMPLATE: &str = "```text";
 
@@ -388,7 +389,7 @@ pub(super) fn by_hand(ask: &Ask, run_id: &str) -> String {
     };
     let own_name = ask.request_path.rsplit('/').next().unwrap_or_default();
     let command = |text: String| code(&text, 700);
-    let hash = if matches!(what, "cut" | "lifecycle") {
+    let hash = if matches!(what, "cut" | "lifecycle") || ask.required.contains_key(field::REQUEST_SHA256) {
         format!(", `request_sha256` (from {})", command(format!("sha256sum {own_name}")))
     } else {
         String::new()

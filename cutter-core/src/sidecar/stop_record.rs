@@ -34,6 +34,10 @@ pub struct StopRecord {
     /// sha256 of the report, once uploaded.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub uploaded: Option<Digest>,
+    /// Whether an answer names the sha256 of the report, so that it holds for what was read. Not so of stops
+    /// that an earlier program recorded.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub names_report: bool,
     /// Identifiers for the decision on it and for a void, chosen with the stop.
     #[serde(default)]
     pub ids: BTreeMap<String, Uuid>,

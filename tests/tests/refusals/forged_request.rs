@@ -1,10 +1,13 @@
 //! The operator puts a request before the approver whose digests are true and whose words are not.
 
+use std::collections::BTreeMap;
+
 use cutter_core::approval::{Ask, field};
 use cutter_core::digest::Digest;
-use cutter_core::driver::Outcome;
+use cutter_core::driver::{Outcome, ask_for_stop};
 use cutter_core::id::RunId;
 use cutter_core::memory::block_on;
+use cutter_core::naming::EscalationKind;
 use cutter_core::port::ask::{AskWrite, RunBegun};
 use cutter_core::port::effect::ReviewVerdict::Approve;
 use cutter_core::report::asks_of_document;
@@ -142,4 +145,74 @@ fn the_review_duty_stores_nothing_for_a_request_that_shows_something_else() {
         assert_eq!(said, what != "nothing", "{what}: {reviewed:?}");
         assert!(!matches!(s.resumed(&run_id).outcome, Outcome::Completed));
     }
+}
+
+/// Whoever writes to the knowledge base puts another report before the approver: an answer to that one
+/// answers nothing, and the true one is answered as ever.
+#[test]
+fn an_answer_to_a_stop_holds_for_the_report_that_was_read() {
+    for (n, kind) in [EscalationKind::Resume, EscalationKind::Void].into_iter().enumerate() {
+        let s = Scenario::new(8_200 + n as u64);
+        let (run_id, _) = s.parked(Gate::Cut);
+        let _ = s.stop(&run_id, "moving house").expect("it stops");
+        let sidecar = s.stored(&run_id);
+        let path = format!("{}/{}", sidecar.kb_folder.as_ref().unwrap(), sidecar.stops[0].name);
+        let whole = text_of(&s, &path);
+        let asked_by = |text: &str| {
+            let of_kind = ask_for_stop(&sidecar, &sidecar.stops[0], kind).approval_type;
+            asks_of_document(text, &path)
+                .into_iter()
+                .find(|ask| ask.approval_type == of_kind)
+                .expect("it asks")
+        };
+        assert_eq!(asked_by(&whole), ask_for_stop(&sidecar, &sidecar.stops[0], kind));
+        let forged =
+            asked_by(&whole.replacen("## 1. What happened\n", "## 1. What happened\n\nNothing.\n", 1));
+        let go_on = || match kind {
+            EscalationKind::Void => s.void(&run_id),
+            _ => s.resume(&s.ports(), &run_id),
+        };
+        let name = |ask: &Ask, n: u32| Ask {
+            approval_path: ask.approval_path.replace(".md", &format!("-{n}.md")),
+            ..ask.clone()
+        };
+        for (n, ask) in [(2, Ask { required: without(&forged.required), ..forged.clone() }), (3, forged)] {
+            s.sign(&name(&ask, n), Approve);
+            let driven = go_on().expect("it looks");
+            let is_same = matches!(driven.outcome, Outcome::Stopped(_) | Outcome::Paused { .. });
+            assert!(is_same && s.stored(&run_id).open_stop().is_some(), "{kind:?}: {:?}", driven.outcome);
+            let why = s.stored(&run_id).considered.last().cloned().expect("it is told");
+            assert_eq!(why.invariant, "approval.request_sha256", "{why:?}");
+        }
+        s.sign(&name(&asked_by(&whole), 4), Approve);
+        let _ = go_on().expect("it goes on");
+        assert!(s.stored(&run_id).open_stop().is_none(), "{kind:?}");
+        let last = s.stored(&run_id).sovereign_approvals.last().cloned().expect("it is recorded");
+        assert_eq!(last.request_sha256, Some(Digest::of(whole.as_bytes())));
+    }
+}
+
+fn without(required: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+    required
+        .iter()
+        .filter(|(name, _)| *name != field::REQUEST_SHA256)
+        .map(|(k, v)| (k.clone(), v.clone()))
+        .collect()
+}
+
+/// A stop that an earlier program recorded asks for no digest of its report: it is answered as it asked.
+#[test]
+fn a_stop_of_an_earlier_program_is_answered_as_it_asked() {
+    let s = Scenario::new(8_300);
+    let (run_id, _) = s.parked(Gate::Cut);
+    let _ = s.stop(&run_id, "moving house").expect("it stops");
+    let sidecar = s.stored(&run_id);
+    let record = edited(&s.world.sidecar(&run_id).expect("it is there").bytes, |v| {
+        let _ = v["stops"][0].as_object_mut().expect("a stop").remove("names_report");
+    });
+    assert!(s.world.corrupt_sidecar(&run_id, &record));
+    let ask = ask_for_stop(&s.stored(&run_id), &s.stored(&run_id).stops[0], EscalationKind::Resume);
+    assert!(!ask.required.contains_key(field::REQUEST_SHA256) && sidecar.stops[0].names_report);
+    s.sign(&ask, Approve);
+    s.finish(&run_id);
 }

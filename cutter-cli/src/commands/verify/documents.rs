@@ -286,7 +286,7 @@ fn unnamed(claims: &Claims, paths: &[String], asks: &[StoredAsk], out: &mut Gath
 }
 
 /// Whose signature a document carries: by the keys that the policy keeps, else by those that are here.
-pub(super) fn observed(
+pub(crate) fn observed(
     ring: &KeyRing,
     chain: &Chain,
     bytes: &[u8],
@@ -321,7 +321,8 @@ pub(super) fn approvals(
         };
         let request = match &record.request_sha256 {
             Some(wanted) => {
-                let found = claims.documents.iter().find(|(_, digest)| digest == wanted);
+                let mut filed = claims.documents.iter().chain(&claims.reports);
+                let found = filed.find(|(_, digest)| digest == wanted);
                 match found {
                     Some((path, _)) => look(stores, path)?.1.map(|d| d.sha256),
                     None => Some(*wanted).filter(|_| claims.creator.is_none()),
