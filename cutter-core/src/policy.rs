@@ -152,7 +152,7 @@ impl Policy {
             let is_short = usize::try_from(*needed).is_ok_and(|needed| needed > people);
             is_short.then(|| {
                 format!(
-                    "nothing passes {gate}: {needed} people must approve there, and {people} may; add one (cutter \
+                    "nothing passes {gate}: {needed} must approve there, and {people} may; add one (cutter \
                      approver add) or want fewer (cutter policy set --approvals-needed {gate}=N)"
                 )
             })

@@ -203,6 +203,9 @@ fn what_is_put_back_stays_in_the_runs_own_folder_and_loses_no_refusal() {
         ran.stdout
     );
     assert!(ran.stdout.contains("moved"), "{}", ran.stdout);
+    // and it is heard where it stands now
+    d.approve(&run_id, "lifecycle");
+    assert_refused(&d, "lifecycle", d.resume(&run_id));
 }
 
 /// Junk under the name of the report that comes next gives way to it, and is kept.

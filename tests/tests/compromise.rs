@@ -79,6 +79,8 @@ fn retirement_and_rotation_fail_nothing_and_compromise_names_what_came_after() {
     }
     let _ = d.run(&["backlog", "audit"]).exits(0);
     // A compromise since a later time than anything that was recorded fails nothing either.
+    let ahead = two.revoke("2999-01-01T00:00:00Z").exits(2);
+    assert!(ahead.stdout.contains("revoke.since"), "{}", ahead.stdout);
     let _ = two.revoke(&two.now()).exits(0);
     let _ = two.verify(&after).exits(0);
     let _ = two.revoke(&since).exits(0);

@@ -107,6 +107,14 @@ pub(crate) fn run(cx: &Context, args: &ApproverArgs) -> Outcome {
             policy::write(cx, &config, Draft { changes: vec![change], keys: Vec::new() }, word)
         }
         Command::Revoke { fingerprint, since, word } => {
+            let now = wire::now();
+            if *since > now {
+                return Err(Failure::usage("--since lies ahead").broken(
+                    "revoke.since",
+                    format!("no later than now, {now}"),
+                    since.to_string(),
+                ));
+            }
             let plain: String = fingerprint.split_whitespace().collect();
             let change = Change::KeyCompromised { since: *since, fingerprint: plain.to_ascii_uppercase() };
             policy::write(cx, &config, Draft { changes: vec![change], keys: Vec::new() }, word)

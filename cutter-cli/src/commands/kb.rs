@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
-use cutter_core::approval::{field, parse_field};
+use cutter_core::approval::{VOID, field, parse_field};
 use cutter_core::digest::Digest;
+use cutter_core::driver::approval_prefix;
 use cutter_core::id::RunId;
 use cutter_core::inspect::restore::{Copies, owed, owed_report, own_folder, recorded};
+use cutter_core::machine::run::GateId;
 use cutter_core::port::database::Reader as _;
 use cutter_core::port::knowledge_base::{CreateOutcome, Document};
 use cutter_core::port::signer::SignatureFacts;
@@ -84,11 +86,18 @@ fn refuses(config: &Config, run_id: &RunId, document: &Document) -> bool {
     matches!(facts, Ok(SignatureFacts::Good { .. }))
 }
 
-/// Files a document once more in its folder, under the first name that is free or holds it already.
-fn beside(stores: &Stores, path: &str, document: &Document) -> Result<String, Failure> {
-    let stem = path.strip_suffix(".md").unwrap_or(path);
+/// Files an answer once more in its folder, under the first name of its gate that is free or holds it
+/// already: where the run listens.
+fn filed_anew(stores: &Stores, path: &str, document: &Document) -> Result<String, Failure> {
+    let text = String::from_utf8_lossy(&document.bytes);
+    let gate = parse_field(&text, "gate").and_then(|gate| gate.parse().ok());
+    let prefix = match parse_field(&text, "approval_type") {
+        Some(VOID) => "SG3-void-approval",
+        _ => approval_prefix(gate.unwrap_or(GateId::CutAuthz)).trim_end_matches('-'),
+    };
+    let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
     for n in 2..=99 {
-        let path = format!("{stem}-{n}.md");
+        let path = format!("{folder}/{prefix}-moved-{n}.md");
         match block_on(stores.kb.create(&path, &document.bytes))? {
             CreateOutcome::Different { .. } => {}
             CreateOutcome::Created | CreateOutcome::Identical => return Ok(path),
@@ -127,7 +136,7 @@ fn restore(cx: &Context, args: &RestoreArgs) -> Outcome {
             Ok(found) => {
                 let other = found.iter().find(|document| document.sha256 != *sha256);
                 if let Some(refusal) = other.filter(|document| refuses(&config, run_id, document)) {
-                    let (path, sha256) = (beside(&stores, path, refusal)?, refusal.sha256);
+                    let (path, sha256) = (filed_anew(&stores, path, refusal)?, refusal.sha256);
                     done.push(Restored { path, sha256, did: "moved", observed: None });
                 }
                 found.map(|document| (document.revision, document.sha256))

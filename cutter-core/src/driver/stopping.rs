@@ -416,11 +416,12 @@ impl Run<'_> {
         report_of_stop(&at_stop, &at_stop_itself).ok()
     }
 
-    /// The last stop, with the digest of its report also while that is owed to the knowledge base.
+    /// The last stop, with the digest of its report as it is rendered: also while that is owed to the
+    /// knowledge base, and whatever the newest record says was filed.
     pub(super) async fn open_stop(&self) -> Result<StopRecord, Halt> {
         let missing = || Halt::stop(StopReason::Internal, "a stopped run holds no record of why");
         let mut stop = self.sidecar.stops.last().cloned().ok_or_else(missing)?;
-        if stop.uploaded.is_none() && stop.names_report {
+        if stop.names_report {
             stop.uploaded = self.text_of_stop(&stop).await.map(|text| Digest::of(text.as_bytes()));
         }
         Ok(stop)

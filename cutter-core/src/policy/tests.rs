@@ -303,7 +303,7 @@ fn a_gate_that_too_few_people_are_left_for_is_named() {
     book.write(vec![Change::ApproverRetired { since: time(0), person: "bob".into() }], Some("sue"));
     let notices = book.check().unwrap().notices();
     assert!(
-        notices[0].starts_with("nothing passes SG_cut_authz: 2 people must approve there, and 1 may"),
+        notices[0].starts_with("nothing passes SG_cut_authz: 2 must approve there, and 1 may"),
         "{notices:?}"
     );
     book.write(vec![needs(1)], Some("sue"));

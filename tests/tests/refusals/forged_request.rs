@@ -147,6 +147,8 @@ fn the_review_duty_stores_nothing_for_a_request_that_shows_something_else() {
     }
 }
 
+const FORGED: &str = "{}\nAnswering this allows a look and nothing else.\n";
+
 /// Whoever writes to the knowledge base puts another report before the approver: an answer to that one
 /// answers nothing, and the true one is answered as ever.
 #[test]
@@ -184,6 +186,23 @@ fn an_answer_to_a_stop_holds_for_the_report_that_was_read() {
             let why = s.stored(&run_id).considered.last().cloned().expect("it is told");
             assert_eq!(why.invariant, "approval.request_sha256", "{why:?}");
         }
+        // as if the forged one had been filed, by the record
+        s.world.file(&path, FORGED.replace("{}", &whole).as_bytes());
+        let standing = s.world.document(&path).expect("it is filed");
+        let record = edited(&s.world.sidecar(&run_id).expect("it is there").bytes, |v| {
+            v["stops"][0]["uploaded"] = json!(standing.sha256);
+        });
+        assert!(s.world.corrupt_sidecar(&run_id, &record));
+        let recorded = ask_for_stop(&s.stored(&run_id), &s.stored(&run_id).stops[0], kind);
+        assert_eq!(recorded.required[field::REQUEST_SHA256], standing.sha256.to_hex());
+        s.sign(&name(&recorded, 5), Approve);
+        drop(go_on());
+        assert!(s.stored(&run_id).open_stop().is_some(), "{kind:?}: by what the record says was filed");
+        s.world.file(&path, whole.as_bytes());
+        let record = edited(&s.world.sidecar(&run_id).expect("it is there").bytes, |v| {
+            v["stops"][0]["uploaded"] = json!(Digest::of(whole.as_bytes()));
+        });
+        assert!(s.world.corrupt_sidecar(&run_id, &record));
         s.sign(&name(&asked_by(&whole), 4), Approve);
         let _ = go_on().expect("it goes on");
         assert!(s.stored(&run_id).open_stop().is_none(), "{kind:?}");
