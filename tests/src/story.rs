@@ -102,7 +102,8 @@ impl Story {
             scenario.world.alter_function("iu_core.fn_iu_create", "another body");
         }
         if let Some(stop) = sidecar.open_stop() {
-            if let Some(kind) = self.word(stop) {
+            // a report that is not filed yet is read by nobody
+            if let Some(kind) = self.word(stop).filter(|_| stop.uploaded.is_some()) {
                 self.sign(scenario, &ask_for_stop(&sidecar, stop, kind), ReviewVerdict::Approve);
             }
         } else if let Some(ask) = &sidecar.ask {

@@ -411,7 +411,6 @@ impl Run<'_> {
     async fn text_of_stop(&self, stop: &StopRecord) -> Option<String> {
         let stored = self.ports.runs.load_revision(&self.sidecar.run_id, stop.revision).await.ok()??;
         let at_stop = Sidecar::from_bytes(&stored.bytes).ok()?;
-        // as it was recorded: what the report asks does not know its own digest
         let at_stop_itself = at_stop.stops.iter().find(|s| s.n == stop.n)?.clone();
         report_of_stop(&at_stop, &at_stop_itself).ok()
     }

@@ -315,4 +315,42 @@ mod tests {
         assert_eq!(claims.stage, Some(Stage::CloseoutReported));
         assert!(claims.is_enacted() && claims.has_passed(Phase::Closeout) && !claims.has_passed(Phase::Mark));
     }
+
+    #[test]
+    fn documents_of_one_run_that_say_different_things_are_named() {
+        let document = |name: &str, key: &str, value: &str| {
+            let text = format!("## 1. Inputs\n\n```yaml\nrun_id : r\n{key} : {value}\n```\n");
+            (format!("folder/{name}-2026-05-20.md"), format!("# Report\n\n{text}"))
+        };
+        let two = |key: &str, one: &str, other: &str| {
+            disagreements(&[document("02-mark", key, one), document("03-cutplan", key, other)])
+        };
+        assert_eq!(two("writer_digest", "a", "a"), [""; 0]);
+        assert_eq!(
+            two("writer_digest", "a", "b"),
+            ["writer_digest: a in 02-mark-2026-05-20.md, b in 03-cutplan-2026-05-20.md"]
+        );
+        // what is cut short, and what may differ from phase to phase
+        assert_eq!(two("writer_digest", "a", "b…"), [""; 0]);
+        assert_eq!(two("warnings", "1", "2"), [""; 0]);
+    }
+
+    #[test]
+    fn the_last_approval_of_a_gate_that_was_passed_must_be_stored() {
+        let run: RunId = "ictr-20260520T101112Z-019e44f1-2a00-7123-8abc-0123456789ab".parse().unwrap();
+        let approval = |gate: &str, occurrence: u32| -> ApprovalRecord {
+            serde_json::from_value(serde_json::json!({
+                "gate": gate, "requested_utc": "2026-05-20T10:11:12Z", "approval_kb_id": "f/a.md",
+                "validated_utc": "2026-05-20T10:11:12Z", "occurrence": occurrence,
+            }))
+            .unwrap()
+        };
+        let (cut, lifecycle) = ("SG_cut_authz", "SG_lifecycle_authz");
+        let approvals = vec![approval(cut, 1), approval(cut, 2), approval(lifecycle, 3)];
+        let mut claims = Claims::of_documents(&run, &[], ApprovalPolicy::nobody(), approvals);
+        let must = |claims: &Claims, n| claims.must_be_stored(&RunEvidence::default(), cut, n);
+        assert!(!must(&claims, 2), "nothing relied on it yet");
+        claims.passed.insert(Phase::CutLegA);
+        assert!(must(&claims, 2) && !must(&claims, 1), "the one before was asked for again");
+    }
 }
