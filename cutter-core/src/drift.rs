@@ -14,6 +14,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
+use crate::digest::Digest;
 use crate::port::database::{PinMove, Survey};
 use crate::port::effect::EffectName;
 
@@ -105,6 +106,17 @@ pub fn follow_migrations(pins: &mut Survey, moves: &[PinMove]) {
             None => pins.0.remove(dimension),
         };
     }
+}
+
+/// A stop keeps what it observed as it stands up to so many bytes, beyond that in short: a record holds
+/// several stops beside the pins.
+pub const SHOWN_MAX_BYTES: usize = 6 * 1024;
+
+/// A long value by its digest.
+#[must_use]
+pub fn in_short(value: &str) -> String {
+    const LONG: usize = 72;
+    if value.len() <= LONG { value.to_owned() } else { format!("sha256:{}", Digest::of(value.as_bytes())) }
 }
 
 /// Whether a sovereign's word can make the observed value the new pin. Rows of this run that

@@ -59,7 +59,7 @@ use crate::sidecar::{Considered, Sidecar, SidecarError, StopRecord};
 
 pub use create::{NewRun, cut};
 pub use listen::{TooFew, approval_prefix};
-pub(crate) use listen::{expected_first, rank, verdict_on};
+pub(crate) use listen::{expected_first, is_called, names_what_is_asked, rank, verdict_on};
 pub use plan_phases::plan_of;
 pub(crate) use policy::{allowed, observe};
 pub use policy::{founded_policy, policy_of};

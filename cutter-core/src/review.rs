@@ -23,12 +23,12 @@ use alloc::vec::Vec;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::approval::{VerifiedApproval, field};
+use crate::approval::{Ask, VerifiedApproval, field};
 use crate::canonical;
 use crate::digest::Digest;
 use crate::driver::{
     TooFew, allowed, approval_prefix, creation_fault, creation_names, expected_first, founded_policy,
-    observe, plan_of, rank, report_of, said_once, verdict_on,
+    is_called, names_what_is_asked, observe, plan_of, rank, report_of, said_once, verdict_on,
 };
 use crate::gate::authorization::AuthorizationFacts;
 use crate::id::RunId;
@@ -189,19 +189,25 @@ impl Review {
         let is_it =
             |s: &StoredAsk| s.asked.ask.gate == open.gate && s.asked.ask.occurrence == open.occurrence;
         let Some(stored) = asks.into_iter().find(is_it) else { return Ok(outcomes) };
-        let paths = candidates(ports, &stored.asked).await?;
-        let names = Digest::of(paths.join("\n").as_bytes());
+        let beside = beside(ports, &stored.asked.ask).await?;
+        let names = Digest::of(beside.join("\n").as_bytes());
         let is_settled = seen.names == Some(names) && !self.passes.is_multiple_of(REREAD);
         let refused = stored.refusal().is_some();
-        if (is_settled && !refused) || (paths.is_empty() && stored.answers.is_empty()) {
+        if is_settled && !refused {
             return Ok(outcomes);
         }
         seen.names = Some(names);
+        let paths = candidates(ports, &stored.asked.ask, beside).await?;
+        if paths.is_empty() && stored.answers.is_empty() {
+            return Ok(outcomes);
+        }
         let basis = match basis_of(ports, open, &stored.asked).await? {
             Ok(basis) => basis,
             Err(why) => return Ok(alloc::vec![Outcome::Unfit(why)]),
         };
         let mut valid = Vec::new();
+        let gate = open.gate.parse().unwrap_or(GateId::FailureEscalation);
+        let is_named = |path: &str| is_called(path, approval_prefix(gate));
         for path in &paths {
             let document = match ports.kb.read(path).await {
                 Ok(Some(document)) => document.bytes,
@@ -213,8 +219,9 @@ impl Review {
                 Err(error) => return Err(error),
             };
             match judge(ports, open, &stored.asked, &basis, path, document).await? {
-                Ok(answer) => valid.push(answer),
-                Err(why) => outcomes.push(Outcome::Junk { path: path.clone(), why }),
+                Ok(answer) if is_named(path) || !answer.approval.allows() => valid.push(answer),
+                Err(why) if is_named(path) => outcomes.push(Outcome::Junk { path: path.clone(), why }),
+                _ => {}
             }
         }
         for answer in stored.answers.iter().filter(|a| !a.late).map(|a| &a.answer) {
@@ -311,13 +318,30 @@ fn is_away(error: &PortError) -> bool {
     error.port == "policy" || matches!(error.kind, PortErrorKind::Unavailable | PortErrorKind::Deadline)
 }
 
-/// The documents that may answer: those beside the request that the ask names.
-async fn candidates(ports: &ReviewPorts, asked: &AskWrite) -> PortResult<Vec<String>> {
-    let Some((folder, _)) = asked.ask.request_path.rsplit_once('/') else { return Ok(Vec::new()) };
-    let gate = asked.ask.gate.parse().unwrap_or(GateId::FailureEscalation);
-    let prefix = approval_prefix(gate);
-    let mut paths = ports.kb.list(folder).await?;
-    paths.retain(|path| path.rsplit('/').next().is_some_and(|name| name.starts_with(prefix)));
+async fn beside(ports: &ReviewPorts, ask: &Ask) -> PortResult<Vec<String>> {
+    let Some((folder, _)) = ask.request_path.rsplit_once('/') else { return Ok(Vec::new()) };
+    ports.kb.list(folder).await
+}
+
+/// Of the documents beside the request those that may answer: by their names, or, if they refuse, by what
+/// they say.
+async fn candidates(ports: &ReviewPorts, ask: &Ask, beside: Vec<String>) -> PortResult<Vec<String>> {
+    let gate = ask.gate.parse().unwrap_or(GateId::FailureEscalation);
+    let mut paths = Vec::new();
+    for path in beside {
+        let may = is_called(&path, approval_prefix(gate))
+            || match ports.kb.read(&path).await {
+                Ok(Some(found)) => {
+                    ask.request_path != path && names_what_is_asked(&found.bytes, core::slice::from_ref(ask))
+                }
+                Ok(None) => false,
+                Err(error) if error.kind.is_junk() => false,
+                Err(error) => return Err(error),
+            };
+        if may {
+            paths.push(path);
+        }
+    }
     Ok(paths)
 }
 

@@ -8,6 +8,8 @@
 //!            allowed: who, at which gate, with which answer (sha256)
 //!            previous: the version before, with its root
 //!            tables: the digest of the run's rows in each table, as they stood then
+//!            pins: what the run's record had fixed
+//!            documents: sha256 of what it had filed before its final report
 //! ```
 //!
 //! The body is canonical JSON and follows from what is stored, so that a process which died over it
@@ -127,6 +129,8 @@ pub struct Material<'a> {
     pub approvals: &'a [ApprovalRecord],
     /// The version that was in force before, if there was one.
     pub before: Option<Before>,
+    /// What no row holds. An earlier program's statements lack it.
+    pub recorded: Option<Recorded>,
 }
 
 /// Why no statement can be made.
@@ -157,12 +161,19 @@ impl Material<'_> {
             "allowed": GATES.iter().filter_map(|gate| self.word(gate)).collect::<Vec<Value>>(),
             "tables": table_digests(self.rows)?,
         });
-        if let (Some(before), Some(members)) = (&self.before, predicate.as_object_mut()) {
+        let previous = self.before.as_ref().map(|before| {
             let rows = json!({ ROWS_V1: before.rows.to_hex() });
-            members.insert(
-                "previous".to_owned(),
-                json!({ "version": before.version.to_string(), "digest": rows }),
-            );
+            json!({ "version": before.version.to_string(), "digest": rows })
+        });
+        let others = [
+            ("previous", previous),
+            ("pins", self.recorded.as_ref().map(|recorded| json!(recorded.pins))),
+            ("documents", self.recorded.as_ref().map(|recorded| json!(recorded.documents))),
+        ];
+        for (name, value) in others {
+            if let (Some(members), Some(value)) = (predicate.as_object_mut(), value) {
+                members.insert(name.to_owned(), value);
+            }
         }
         Ok(to_canonical(&json!({
             "_type": STATEMENT_TYPE,
@@ -223,8 +234,27 @@ pub fn tables_of(body: &str) -> BTreeMap<String, TableDigest> {
     serde_json::from_value(tables).unwrap_or_default()
 }
 
+/// What a statement says that no row holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+pub struct Recorded {
+    /// What the run's record had fixed, by name.
+    pub pins: BTreeMap<String, String>,
+    /// What it had filed before its final report, by file name.
+    pub documents: BTreeMap<String, Digest>,
+}
+
+impl Recorded {
+    /// As a statement has it; `None` where an earlier program made it.
+    #[must_use]
+    pub fn of(body: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(body).ok()?;
+        serde_json::from_value(value.get("predicate")?.clone()).ok()
+    }
+}
+
 /// The members in which a stored body differs from what is stored otherwise: name, what the body
-/// says, what it should say. Members of the predicate are named by their own names.
+/// says, what it should say. Members of the predicate are named by their own names. What the record
+/// and the documents say is no part of it.
 #[must_use]
 pub fn differences(body: &str, expected: &str) -> Vec<(String, String, String)> {
     let read = |text: &str| serde_json::from_str::<Value>(text).unwrap_or_default();

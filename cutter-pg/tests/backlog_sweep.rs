@@ -111,6 +111,9 @@ fn a_sweep_goes_on_where_it_was_interrupted() {
         1 + i64::try_from(totals.passes).unwrap(),
         "one row a pass"
     );
+    let one = Some("FILL-2");
+    let named = block_on(sweep_all(&world.port, (&ids, &ids), one, 40, "keeper", &mut |_, _| {})).unwrap();
+    assert_eq!((named.documents, named.passes, named.promoted), (1, 1, 0), "the named one alone");
     let all = every_audit_is_green(&world);
     assert!(all.len() == 250 && all.iter().all(|e| e.status == S::ReviewPending && e.promotions == 1));
     let left = "SELECT count(*) FROM cutter_governance.backlog_promotion_check";

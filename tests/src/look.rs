@@ -172,7 +172,7 @@ pub fn judge(facts: &Facts, brought: &[String]) -> Vec<Check> {
     let signature = |answer: &StoredAnswer| facts.signatures.get(&answer.answer.sha256()).cloned();
     checks.extend(verify::asks(sources, &facts.asks, &signature));
     let (statement, evidence) = (facts.statement.as_ref(), &facts.database.evidence);
-    checks.extend(verify::final_report(&facts.claims, &facts.texts, statement, evidence, &facts.asks));
+    checks.extend(verify::closing(&facts.claims, &facts.texts, statement, evidence, &facts.asks));
     checks.push(Check::empty("verify.documents.agree", &disagreements(&facts.texts)));
     checks.extend(verify::index(&facts.claims, line));
     checks.extend(verify::database(&facts.claims, &facts.database));

@@ -27,6 +27,8 @@ mod interleavings;
 mod late;
 #[path = "refusals/minds.rs"]
 mod minds;
+#[path = "refusals/misfiled.rs"]
+mod misfiled;
 #[path = "refusals/policy.rs"]
 mod policy;
 #[path = "refusals/policy_moves.rs"]

@@ -18,6 +18,7 @@ use super::run::{Halt, Run};
 use super::stopping::{approval_type, ask_for_stop, is_for_the_next_gate, stop_kinds};
 use crate::approval::{Ask, field};
 use crate::digest::Digest;
+use crate::drift;
 use crate::intent::Intent;
 use crate::key::refusal_id;
 use crate::machine::run::{GateId, Phase, Stage};
@@ -434,7 +435,10 @@ impl Run<'_> {
                     self.sidecar.drift_pins.0.remove(dimension);
                 }
                 _ => {
-                    self.sidecar.drift_pins.0.insert(dimension.clone(), value.clone());
+                    // what was shown in short stands where it is that still
+                    let stands = live.0.get(dimension).filter(|live| drift::in_short(live) == *value);
+                    let value = stands.unwrap_or(value).clone();
+                    self.sidecar.drift_pins.0.insert(dimension.clone(), value);
                 }
             }
         }

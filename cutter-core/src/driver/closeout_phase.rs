@@ -74,7 +74,7 @@ impl Run<'_> {
     }
 
     /// The run's first twelve documents: phase documents and the requests that were answered.
-    fn standing_documents(&self) -> Vec<Artifact> {
+    pub(super) fn standing_documents(&self) -> Vec<Artifact> {
         let gates = ["SG_cut_authz", "SG_lifecycle_authz"];
         let counted = gates.iter().filter_map(|gate| self.sidecar.approval(gate)?.request_sha256);
         let answered: Vec<Digest> = counted.collect();

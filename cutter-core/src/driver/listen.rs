@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use super::run::{Halt, Run};
 use super::{DriveError, policy};
-use crate::approval::{ApprovalPolicy, Ask, NotVerified, VerifiedApproval, verify};
+use crate::approval::{ApprovalPolicy, Ask, NotVerified, VerifiedApproval, field, verify};
 use crate::digest::Digest;
 use crate::gate::GateReport;
 use crate::gate::authorization::{self, AuthorizationFacts};
@@ -25,7 +25,7 @@ use crate::port::ask::AnswerWrite;
 use crate::port::effect::ReviewVerdict;
 use crate::port::knowledge_base::Document;
 use crate::port::signer::SignatureFacts;
-use crate::sidecar::{AlsoApproved, Considered};
+use crate::sidecar::{AlsoApproved, Artifact, Considered};
 
 /// Documents that were not accepted are kept with the run, the first ones, at most so many.
 const CONSIDERED_MAX: usize = 20;
@@ -203,23 +203,25 @@ impl Run<'_> {
         let expected = asks.first().and_then(|ask| ask.expected_actor.clone());
         let mut heard = Heard { needed, expected, ..Heard::default() };
         let mut seen = BTreeSet::new();
-        for path in self.candidates(asks, prefix).await? {
+        for path in self.beside(asks).await? {
+            let is_named = is_called(&path, prefix);
             let document = match self.ports.kb.read(&path).await {
-                Ok(Some(document)) => document,
-                Ok(None) => continue,
+                Ok(Some(document)) if is_named || self.may_be_a_refusal(&path, &document, asks) => document,
+                Ok(_) => continue,
                 Err(error) if error.kind.is_junk() => {
-                    heard.invalid.push(unreadable(&path, &error.to_string()));
+                    heard.invalid.extend(is_named.then(|| unreadable(&path, &error.to_string())));
                     continue;
                 }
                 Err(error) => return Err(self.halt(error)),
             };
             match self.consider(&path, &document, asks, &chain, Judged::Filed).await? {
-                Ok(answer) => {
+                Ok(answer) if is_named || !answer.approval.allows() => {
                     if seen.insert(answer.sha256) {
                         heard.valid.push(answer);
                     }
                 }
-                Err(report) => heard.invalid.push(considered(&path, document.sha256, &report)),
+                Err(report) if is_named => heard.invalid.push(considered(&path, document.sha256, &report)),
+                _ => {}
             }
         }
         for stored in self.stored_asks().await? {
@@ -242,13 +244,23 @@ impl Run<'_> {
         Ok(heard)
     }
 
-    /// The documents that may answer: those beside what asked.
+    /// The documents that may answer by their names: those beside what asked.
     pub(super) async fn candidates(&self, asks: &[Ask], prefix: &str) -> Result<Vec<String>, Halt> {
+        let mut paths = self.beside(asks).await?;
+        paths.retain(|path| is_called(path, prefix));
+        Ok(paths)
+    }
+
+    async fn beside(&self, asks: &[Ask]) -> Result<Vec<String>, Halt> {
         let own = asks.first().and_then(|ask| Some(ask.request_path.rsplit_once('/')?.0));
         let Some(folder) = own.or(self.sidecar.kb_folder.as_deref()) else { return Ok(Vec::new()) };
-        let listed = self.ports.kb.list(folder).await.map_err(|e| self.halt(e))?;
-        let name = |path: &String| path.rsplit('/').next().unwrap_or_default().to_owned();
-        Ok(listed.into_iter().filter(|p| name(p).starts_with(prefix)).collect())
+        self.ports.kb.list(folder).await.map_err(|e| self.halt(e))
+    }
+
+    /// A document that is not called like an answer, and is none that the run filed there, may refuse.
+    fn may_be_a_refusal(&self, path: &str, document: &Document, asks: &[Ask]) -> bool {
+        let is_own = |own: &Artifact| own.path == path && own.sha256 == document.sha256;
+        !self.sidecar.documents.iter().any(is_own) && names_what_is_asked(&document.bytes, asks)
     }
 
     /// Judges one document against what may be answered; the last report is the refusal.
@@ -395,6 +407,20 @@ pub(crate) fn rank(approval: &VerifiedApproval, sha256: Digest) -> (u8, jiff::Ti
         ReviewVerdict::Approve => 2,
     };
     (weight, approval.signed_at(), sha256)
+}
+
+/// Whether a document is called like an answer.
+pub(crate) fn is_called(path: &str, prefix: &str) -> bool {
+    path.rsplit('/').next().is_some_and(|name| name.starts_with(prefix))
+}
+
+/// Whether a document, whatever it is called, has the nonce of an ask on a line as an answer has it. A refusal counts under any
+/// name; an approval does not.
+pub(crate) fn names_what_is_asked(document: &[u8], asks: &[Ask]) -> bool {
+    let text = String::from_utf8_lossy(document);
+    let nonces = asks.iter().filter_map(|ask| ask.required.get(field::NONCE));
+    let lines: Vec<String> = nonces.map(|nonce| format!("{}: {nonce}", field::NONCE)).collect();
+    text.lines().any(|line| lines.iter().any(|own| line.trim_end() == own))
 }
 
 /// How the file name of a document begins that may answer at this gate (spec 2 §2).

@@ -16,7 +16,7 @@ use super::listen::Heard;
 use super::{Caller, DriveError, Ports};
 use crate::canonical;
 use crate::digest::Digest;
-use crate::drift::Difference;
+use crate::drift::{self, Difference};
 use crate::gate::{Check, GateReport};
 use crate::intent::Intent;
 use crate::limits::SIDECAR_MAX_BYTES;
@@ -64,20 +64,21 @@ impl Halt {
 
     /// The first differing dimension names the stop; the payload shows all of them.
     pub(super) fn drift(differences: &[Difference]) -> Self {
-        let none = || "absent".to_owned();
         let dimension = differences.first().map_or("unknown", |d| d.dimension.as_str());
+        let is_much = differences.iter().filter_map(|d| Some(d.observed.as_ref()?.len())).sum::<usize>()
+            > drift::SHOWN_MAX_BYTES;
+        let shown = |value: &Option<String>| match value {
+            None => "absent".to_owned(),
+            Some(value) if is_much => drift::in_short(value),
+            Some(value) => value.clone(),
+        };
         let line = |d: &Difference| {
-            let expected = d.expected.clone().unwrap_or_else(none);
-            let observed = d.observed.clone().unwrap_or_else(none);
-            format!("{}: expected {expected}, observed {observed}", d.dimension)
+            format!("{}: expected {}, observed {}", d.dimension, shown(&d.expected), shown(&d.observed))
         };
         Self::Stop(Box::new(Stopping {
             reason: drift_reason(dimension),
             detail: differences.iter().map(line).collect(),
-            observed: differences
-                .iter()
-                .map(|d| (d.dimension.clone(), d.observed.clone().unwrap_or_else(none)))
-                .collect(),
+            observed: differences.iter().map(|d| (d.dimension.clone(), shown(&d.observed))).collect(),
             request_id: None,
         }))
     }

@@ -1,22 +1,37 @@
 //! The statement of a run whose units are in force ([`crate::statement`]): made from what is stored,
 //! named by the final report, signed by both duties, stored once.
 
+use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 
 use super::run::{Halt, Run};
 use crate::digest::{Digest, to_hex};
+use crate::machine::run::Phase;
+use crate::naming::DocumentName;
 use crate::port::PortErrorKind;
 use crate::port::database::{EffectName, EffectRecord};
 use crate::port::effect::fact;
 use crate::port::signer::Duty;
 use crate::port::statement::StatementSignature;
-use crate::statement::{self, Before, Material};
+use crate::statement::{self, Before, Material, Recorded};
 use crate::stop::StopReason;
 
 impl Run<'_> {
-    /// Its body, by what the database holds now.
+    /// Its body, by what the record and the database hold now.
     pub(super) async fn statement_body(&self) -> Result<String, Halt> {
+        let mut pins = self.sidecar.context_pins.clone();
+        pins.remove(statement::PIN);
+        let documents = self.standing_documents().into_iter().filter_map(|document| {
+            let name = document.path.rsplit('/').next()?;
+            let is_final = DocumentName::parse(name).ok()?.0 == DocumentName::Phase(Phase::Closeout);
+            (!is_final).then(|| (name.to_owned(), document.sha256))
+        });
+        let recorded = Recorded { pins, documents: documents.collect() };
+        self.statement_of(Some(recorded)).await
+    }
+
+    async fn statement_of(&self, recorded: Option<Recorded>) -> Result<String, Halt> {
         let (reader, run_id) = (&self.ports.reader, &self.sidecar.run_id);
         let enacted =
             reader.effect(&self.effect_key(EffectName::Enact, 1)).await.map_err(|e| self.halt(e))?;
@@ -34,6 +49,7 @@ impl Run<'_> {
             rows: &rows,
             approvals: &self.sidecar.sovereign_approvals,
             before: self.version_before(&version).await?,
+            recorded,
         };
         material.body().map_err(|e| Halt::stop(StopReason::Internal, e.to_string()))
     }
@@ -63,12 +79,16 @@ impl Run<'_> {
     /// rendered before there were statements names none, and makes none.
     pub(super) async fn make_statement(&mut self) -> Result<(), Halt> {
         let Some(named) = self.sidecar.context_pins.get(statement::PIN).cloned() else { return Ok(()) };
-        let body = match self.statement.take() {
+        let mut body = match self.statement.take() {
             Some(body) => body,
             None => self.statement_body().await?,
         };
         let observed = statement::digest(&body).to_hex();
         if observed != named {
+            // an earlier program rendered the report
+            body = self.statement_of(None).await?;
+        }
+        if statement::digest(&body).to_hex() != named {
             return Err(Halt::stop(
                 StopReason::StateCorrupt,
                 format!(

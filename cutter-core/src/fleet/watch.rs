@@ -14,7 +14,7 @@ use super::behind::{Known, read_ahead, record_behind};
 use super::step::{DOCUMENT_GATE, waits_at};
 use crate::cut_request::SignalName;
 use crate::digest::Digest;
-use crate::driver::{Caller, Ports, approval_prefix};
+use crate::driver::{Caller, Ports, approval_prefix, is_called};
 use crate::fleet::job::Job;
 use crate::id::RunId;
 use crate::machine::run::GateId;
@@ -292,7 +292,7 @@ async fn names(ports: &Ports, folder: Option<&str>, gate: &str) -> PortResult<Ve
         let message = format!("{folder}: expected the run's documents, observed none");
         return Err(PortError::new("knowledge_base", "list", PortErrorKind::Unavailable, message));
     }
-    paths.retain(|path| path.rsplit('/').next().is_some_and(|name| name.starts_with(prefix)));
+    paths.retain(|path| is_called(path, prefix));
     Ok(paths)
 }
 

@@ -93,10 +93,17 @@ impl Claims {
         }
     }
 
-    /// What its last report begins with, by the record.
-    pub(super) fn inputs(&self) -> Vec<(String, String)> {
+    /// What a statement says of the record's pins.
+    pub(super) fn pins_but_the_statement(&self) -> BTreeMap<String, String> {
+        let mut pins = self.pins.clone();
+        pins.retain(|name, _| name != SOURCE_VERSION_ID && name != crate::statement::PIN);
+        pins
+    }
+
+    /// What its last report begins with, by these pins.
+    pub(super) fn inputs_of(&self, pins: &BTreeMap<String, String>) -> Vec<(String, String)> {
         let own = [("document_id", self.document_id.clone()), ("run_id", self.run_id.to_string())];
-        let pins = self.pins.iter().filter(|(name, _)| *name != SOURCE_VERSION_ID);
+        let pins = pins.iter().filter(|(name, _)| *name != SOURCE_VERSION_ID);
         let own = own.into_iter().map(|(name, value)| (name.to_owned(), value));
         own.chain(pins.map(|(name, value)| (name.clone(), value.clone()))).collect()
     }

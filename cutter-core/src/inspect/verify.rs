@@ -25,7 +25,7 @@ mod world;
 pub use answer::{Answer, Judged, NotChecked, Verification};
 pub use approvals::{Allowed, Approvals, allowed, approvals, best, given_beside};
 pub use asked::{AskSources, asks, needed};
-pub use closing::final_report;
+pub use closing::closing;
 pub use database::{database, rows_signed};
 pub use found::Found;
 pub use rows::rows;

@@ -23,6 +23,7 @@ use crate::digest::Digest;
 use crate::drift::FUNCTION_PREFIX;
 use crate::gate::GateReport;
 use crate::limits::REPORT_MAX_LINES;
+use crate::machine::run::GateId;
 use crate::visible::is_hidden;
 
 /// One unit that would be cut or enacted.
@@ -449,8 +450,11 @@ fn ask_of(
     let (gate, approval_type) = (fields.get("gate")?.clone(), fields.get("approval_type")?.clone());
     let occurrence = fields.get("occurrence")?.parse().ok()?;
     fields.retain(|key, _| !approval::RESERVED.contains(&key.as_str()));
-    if let Some(value) = fields.get_mut(field::REQUEST_SHA256).filter(|v| *v == THIS) {
-        *value = sha256.to_owned();
+    // an answer to a stop says what was read, also where an earlier program did not ask for it
+    let asks_for_none =
+        gate == GateId::FailureEscalation.as_str() && !fields.contains_key(field::REQUEST_SHA256);
+    if asks_for_none || fields.get(field::REQUEST_SHA256).is_some_and(|value| value == THIS) {
+        fields.insert(field::REQUEST_SHA256.to_owned(), sha256.to_owned());
     }
     Some(Ask {
         gate,

@@ -1,9 +1,93 @@
-//! The final report, edited after the run was closed, with a record that fits it.
+//! What a run filed and fixed, edited after it was closed, with a record that fits it.
 
+use cutter_core::canonical::to_canonical;
 use cutter_core::digest::Digest;
 use cutter_core::inspect::verify::Found;
+use cutter_core::statement;
 use cutter_tests::Scenario;
 use cutter_tests::look::{Facts, gather, judge};
+
+fn failing(facts: &Facts) -> Vec<String> {
+    judge(facts, &[]).into_iter().filter(|c| !c.ok).map(|c| c.invariant).collect()
+}
+
+/// A document says something else, and the record has it so.
+fn edit(facts: &mut Facts, place: usize, text: String) {
+    let path = facts.texts[place].0.clone();
+    facts.documents.iter_mut().filter(|d| d.path == path).for_each(|d| {
+        d.recorded = Digest::of(text.as_bytes());
+        d.found = Found::Bytes(d.recorded);
+    });
+    facts.claims.documents.iter_mut().filter(|d| d.0 == path).for_each(|d| d.1 = Digest::of(text.as_bytes()));
+    facts.texts[place].1 = text;
+}
+
+fn final_report(facts: &Facts) -> usize {
+    facts.texts.iter().position(|(path, _)| path.contains("/11-final")).expect("it is closed")
+}
+
+/// No row names the reports after the last request, nor each pin: the statement does.
+#[test]
+fn no_document_and_no_pin_of_a_closed_run_can_be_another() {
+    let s = Scenario::new(9_100);
+    let driven = s.whole_run().expect("it comes to its end");
+    let facts = gather(&s.ports(), &driven.sidecar);
+    assert_eq!(failing(&facts), [""; 0]);
+    let last = final_report(&facts);
+    let mut documents = 0;
+    for (path, _) in &facts.claims.documents {
+        let place = facts.texts.iter().position(|(other, _)| other == path).expect("it is read");
+        let mut edited = facts.clone();
+        let before = Digest::of(facts.texts[place].1.as_bytes()).to_hex();
+        edit(&mut edited, place, format!("{} ", facts.texts[place].1));
+        let after = Digest::of(edited.texts[place].1.as_bytes()).to_hex();
+        if place != last {
+            let report = facts.texts[last].1.replace(&before, &after);
+            edit(&mut edited, last, report);
+            documents += 1;
+        }
+        let found = failing(&edited);
+        let expected = if place == last { "verify.documents.final" } else { "verify.statement.documents" };
+        assert!(found.iter().any(|f| f == expected), "{path}: {found:?}");
+    }
+    assert_eq!(documents, 12);
+    for (name, value) in &facts.claims.pins {
+        let mut edited = facts.clone();
+        let digit = |c: char| if c == '7' { '8' } else { '7' };
+        let other: String = value.chars().map(|c| if c.is_ascii_digit() { digit(c) } else { c }).collect();
+        let other = if other == *value { format!("{value}s") } else { other };
+        edit(&mut edited, last, facts.texts[last].1.replace(value.as_str(), &other));
+        edited.claims.pins.insert(name.clone(), other);
+        assert!(!failing(&edited).is_empty(), "{name}: {value:?}");
+        let mut without = facts.clone();
+        without.claims.pins.remove(name);
+        // the row of the text has the one, and the command compares the other with the row of the statement
+        let has_a_row = ["source_version_id", statement::PIN].contains(&name.as_str());
+        assert!(!failing(&without).is_empty() || has_a_row, "without {name}");
+    }
+}
+
+/// An earlier program's statement names neither: what it was closed with holds.
+#[test]
+fn a_statement_that_names_no_documents_holds() {
+    let s = Scenario::new(9_200);
+    let driven = s.whole_run().expect("it comes to its end");
+    let mut facts = gather(&s.ports(), &driven.sidecar);
+    let stored = facts.statement.as_mut().expect("it is closed");
+    let named = statement::digest(&stored.body).to_hex();
+    let mut body: serde_json::Value = serde_json::from_str(&stored.body).expect("it is JSON");
+    for name in ["pins", "documents"] {
+        let removed = body["predicate"].as_object_mut().expect("a predicate").remove(name);
+        assert!(removed.is_some(), "{name}");
+    }
+    stored.body = to_canonical(&body).expect("it is canonical");
+    let earlier = statement::digest(&stored.body).to_hex();
+    let last = final_report(&facts);
+    let report = facts.texts[last].1.replace(&named, &earlier);
+    edit(&mut facts, last, report);
+    facts.claims.pins.insert(statement::PIN.to_owned(), earlier);
+    assert_eq!(failing(&facts), [""; 0]);
+}
 
 /// No later document names the final report: each of its lines is held by something else.
 #[test]
@@ -11,12 +95,8 @@ fn no_line_of_the_final_report_can_be_another() {
     let s = Scenario::new(9_000);
     let driven = s.whole_run().expect("it comes to its end");
     let facts = gather(&s.ports(), &driven.sidecar);
-    let failing = |facts: &Facts| {
-        let failed = judge(facts, &[]).into_iter().filter(|c| !c.ok).map(|c| c.invariant);
-        failed.collect::<Vec<String>>()
-    };
     assert_eq!(failing(&facts), [""; 0]);
-    let place = facts.texts.iter().position(|(path, _)| path.contains("/11-final")).unwrap();
+    let place = final_report(&facts);
     let text = facts.texts[place].1.clone();
     let lines: Vec<&str> = text.lines().collect();
     let mut odd = Vec::new();
@@ -31,13 +111,7 @@ fn no_line_of_the_final_report_can_be_another() {
             let mut edited = lines.clone();
             edited[n] = &other;
             let mut facts = facts.clone();
-            facts.texts[place].1 = edited.join("\n") + "\n";
-            // as an edited record would have it
-            let record = &mut facts.documents[..];
-            record.iter_mut().filter(|d| d.path.contains("/11-final")).for_each(|d| {
-                d.recorded = Digest::of(facts.texts[place].1.as_bytes());
-                d.found = Found::Bytes(d.recorded);
-            });
+            edit(&mut facts, place, edited.join("\n") + "\n");
             odd.extend(failing(&facts).is_empty().then(|| format!("line {}: {line:?} as {other:?}", n + 1)));
         }
         let mut without = lines.clone();

@@ -13,6 +13,7 @@ use cutter_core::port::effect::ReviewVerdict::Approve;
 use cutter_core::report::asks_of_document;
 use cutter_core::review::{Outcome as Became, Review, ReviewPorts};
 use cutter_tests::attack::edited;
+use cutter_tests::look::{Facts, gather, judge};
 use cutter_tests::refusal::{Gate, asked};
 use cutter_tests::{DOCUMENT, Scenario};
 use serde_json::json;
@@ -234,4 +235,36 @@ fn a_stop_of_an_earlier_program_is_answered_as_it_asked() {
     assert!(!ask.required.contains_key(field::REQUEST_SHA256) && sidecar.stops[0].names_report);
     s.sign(&ask, Approve);
     s.finish(&run_id);
+    let facts = gather(&s.ports(), &s.stored(&run_id));
+    assert_eq!(failed(&facts), [""; 0]);
+}
+
+/// Who signs with this program says which report was read, also where an earlier one did not ask for it: it
+/// must be one of the run's.
+#[test]
+fn an_answer_that_names_a_report_names_one_of_the_run() {
+    let s = Scenario::new(8_400);
+    let (run_id, _) = s.parked(Gate::Cut);
+    let _ = s.stop(&run_id, "moving house").expect("it stops");
+    let path = format!("{}/{}", s.stored(&run_id).kb_folder.unwrap(), s.stored(&run_id).stops[0].name);
+    let record = edited(&s.world.sidecar(&run_id).expect("it is there").bytes, |v| {
+        let _ = v["stops"][0].as_object_mut().expect("a stop").remove("names_report");
+    });
+    assert!(s.world.corrupt_sidecar(&run_id, &record));
+    let text = text_of(&s, &path);
+    let asks = text.lines().filter(|line| !line.starts_with("request_sha256: "));
+    let earlier = asks.map(|line| format!("{line}\n")).collect::<String>();
+    let ask = asks_of_document(&earlier, &path).remove(0);
+    assert_eq!(ask.required[field::REQUEST_SHA256], Digest::of(earlier.as_bytes()).to_hex());
+    let ask = asks_of_document(&text, &path).remove(0);
+    s.sign(&ask, Approve);
+    s.finish(&run_id);
+    let mut facts = gather(&s.ports(), &s.stored(&run_id));
+    assert_eq!(failed(&facts), [""; 0]);
+    facts.claims.reports.clear();
+    assert_eq!(failed(&facts), ["verify.approval.SG_failure_escalation.1.request_sha256"]);
+}
+
+fn failed(facts: &Facts) -> Vec<String> {
+    judge(facts, &[]).into_iter().filter(|c| !c.ok).map(|c| c.invariant).collect()
 }

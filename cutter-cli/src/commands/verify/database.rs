@@ -126,6 +126,7 @@ fn judge_statement(
             rows: said.rows.as_ref().unwrap_or(&no_rows),
             approvals: &claims.approvals,
             before,
+            recorded: None,
         }
         .body()
         .map_err(|e| e.to_string()),

@@ -211,7 +211,7 @@ fn once(
         };
         out.checks.extend(verify::asks(sources, &stored.asks, &signature));
         let (statement, asks) = (stored.statement.as_ref(), &stored.asks);
-        out.checks.extend(verify::final_report(&claims, &texts, statement, &stored.evidence, asks));
+        out.checks.extend(verify::closing(&claims, &texts, statement, &stored.evidence, asks));
     }
     out.allowed = verify::allowed(&claims.policy, &facts, &out.checks, taken.as_ref());
     let sources = Sources {

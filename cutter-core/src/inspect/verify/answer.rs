@@ -62,7 +62,7 @@ pub struct Verification {
 }
 
 /// Failures (by the beginning of their names) that follow from others, wherever both are.
-const FOLLOWS: [(&str, &[&str]); 10] = [
+const FOLLOWS: [(&str, &[&str]); 11] = [
     (
         "verify.units.rows_digest",
         &[
@@ -90,6 +90,7 @@ const FOLLOWS: [(&str, &[&str]); 10] = [
     ("verify.signature.verifier_covers_executor", &["verify.signature.executor"]),
     ("verify.statement.says", &["verify.approval.", "verify.source.", "verify.units."]),
     ("verify.statement.tables", &["verify.rows."]),
+    ("verify.statement.documents", &["verify.documents."]),
 ];
 
 impl Verification {

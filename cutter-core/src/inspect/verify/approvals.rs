@@ -219,10 +219,22 @@ fn one(
     ] {
         checks.push(Check::equal_some(&id(name), &expected, field(name).as_ref()));
     }
-    if let Some(request) = &record.request_sha256 {
-        checks.push(Check::equal_some(&id("request_unedited"), request, fact.request.as_ref()));
-        let named = field("request_sha256");
-        checks.push(Check::equal_some(&id("request_sha256"), &request.to_hex(), named.as_ref()));
+    let (named, named_id) = (field("request_sha256"), id("request_sha256"));
+    match (&record.request_sha256, named) {
+        (Some(request), named) => {
+            checks.push(Check::equal_some(&id("request_unedited"), request, fact.request.as_ref()));
+            checks.push(Check::equal_some(&named_id, &request.to_hex(), named.as_ref()));
+        }
+        // the stop asked for none, but the answer says what was read
+        (None, Some(named)) => {
+            let is_a_report = claims.reports.iter().any(|(_, report)| report.to_hex() == named);
+            checks.push(Check::new(&named_id, "the report of a stop of this run", named, is_a_report));
+        }
+        (None, None) => open.push(NotChecked::new(
+            named_id,
+            "the answer names no report of a stop: an earlier program asked for none",
+            "",
+        )),
     }
 }
 

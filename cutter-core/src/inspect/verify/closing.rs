@@ -1,14 +1,16 @@
-//! The final report: no later document names it, so it is held against everything else that stands.
+//! A closed run's documents and pins, against what its statement says of them; and its final report, which
+//! no later document and no statement names, against everything else that stands.
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
-use alloc::string::String;
+use alloc::string::{String, ToString};
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::approval::{CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT};
 use crate::digest::Digest;
-use crate::gate::Check;
+use crate::gate::{ABSENT, Check};
 use crate::inspect::claims::{Claims, inputs};
 use crate::machine::run::{GateId, Phase};
 use crate::naming::DocumentName;
@@ -16,24 +18,77 @@ use crate::port::ask::StoredAsk;
 use crate::port::evidence::{RunEvidence, StoredApproval};
 use crate::port::statement::StoredStatement;
 use crate::report::closing::{Closed, came_late, differences};
+use crate::statement::{PIN, Recorded, digest};
 
-/// Judges the final report of a run that made a statement; `None` where there is none of either.
+/// Judges what a run that made a statement filed and fixed; nothing where it made none, or filed no final
+/// report.
 #[must_use]
-pub fn final_report(
+pub fn closing(
     claims: &Claims,
     documents: &[(String, String)],
     statement: Option<&StoredStatement>,
     evidence: &RunEvidence,
     asks: &[StoredAsk],
-) -> Option<Check> {
-    let phase_of = |path: &str| match DocumentName::parse(name_of(path)) {
+) -> Vec<Check> {
+    let text = documents.iter().find(|(path, _)| phase_of(path) == Some(Phase::Closeout));
+    let (Some((_, text)), Some(statement)) = (text, statement) else { return Vec::new() };
+    let recorded = Recorded::of(&statement.body);
+    let mut checks =
+        recorded.iter().flat_map(|recorded| as_recorded(claims, documents, recorded)).collect::<Vec<_>>();
+    let wrong = in_the_final_report(claims, documents, text, (&statement.body, recorded), evidence, asks);
+    checks.push(Check::empty("verify.documents.final", &wrong));
+    checks
+}
+
+fn phase_of(path: &str) -> Option<Phase> {
+    match DocumentName::parse(name_of(path)) {
         Ok((DocumentName::Phase(phase), _)) => Some(phase),
         _ => None,
-    };
-    let (_, text) = documents.iter().find(|(path, _)| phase_of(path) == Some(Phase::Closeout))?;
-    let body = &statement?.body;
+    }
+}
+
+/// Documents and pins are those that the statement names.
+fn as_recorded(claims: &Claims, documents: &[(String, String)], recorded: &Recorded) -> Vec<Check> {
+    let standing: BTreeMap<&str, Digest> =
+        documents.iter().map(|(path, text)| (name_of(path), Digest::of(text.as_bytes()))).collect();
+    let other = recorded.documents.iter().filter_map(|(name, said)| match standing.get(name.as_str()) {
+        Some(stands) if stands == said => None,
+        stands => Some(format!(
+            "{name}: said {said}, stands {}",
+            stands.map_or(ABSENT.to_owned(), Digest::to_string)
+        )),
+    });
+    let mut checks = vec![Check::empty("verify.statement.documents", &other.collect::<Vec<_>>())];
+    // only a record has them all
+    if claims.creator.is_some() {
+        let stands = claims.pins_but_the_statement();
+        let names: BTreeSet<&String> = recorded.pins.keys().chain(stands.keys()).collect();
+        let show = |pin: Option<&String>| pin.map_or(ABSENT, String::as_str).to_owned();
+        let other = names.into_iter().filter_map(|name| {
+            let (said, stands) = (recorded.pins.get(name), stands.get(name));
+            (said != stands).then(|| format!("{name}: said {}, stands {}", show(said), show(stands)))
+        });
+        checks.push(Check::empty("verify.statement.pins", &other.collect::<Vec<_>>()));
+    }
+    checks
+}
+
+fn in_the_final_report(
+    claims: &Claims,
+    documents: &[(String, String)],
+    text: &str,
+    (body, recorded): (&str, Option<Recorded>),
+    evidence: &RunEvidence,
+    asks: &[StoredAsk],
+) -> Vec<String> {
     let own: BTreeMap<String, String> = inputs(text).into_iter().collect();
-    let pin = |name: &str| claims.pins.get(name).or_else(|| own.get(name)).cloned().unwrap_or_default();
+    let said = recorded.map(|Recorded { mut pins, .. }| {
+        pins.insert(PIN.to_owned(), digest(body).to_hex());
+        pins
+    });
+    // an earlier program's statement names none
+    let known = said.as_ref().or(claims.creator.is_some().then_some(&claims.pins));
+    let pin = |name: &str| known.unwrap_or(&own).get(name).cloned().unwrap_or_default();
     let answers = || asks.iter().flat_map(|ask| &ask.answers);
     let decided = |gate: &str, decision: &str, actor: &str| format!("{gate} {decision} by {actor}");
     let stored = |row: &StoredApproval| decided(gate_of(&row.gate), row.decision.as_str(), &row.actor);
@@ -50,7 +105,7 @@ pub fn final_report(
     let closed = Closed {
         run_id: &claims.run_id,
         body,
-        inputs: claims.creator.is_some().then(|| claims.inputs()),
+        inputs: known.map(|pins| claims.inputs_of(pins)),
         pin: &pin,
         encrypted_to: documents
             .iter()
@@ -67,7 +122,7 @@ pub fn final_report(
         changed: changed.map(|(path, sha256)| (path.as_str(), *sha256)).collect(),
         reports: others().map(|(path, _)| path.as_str()).filter(|path| phase_of(path).is_some()).collect(),
     };
-    Some(Check::empty("verify.documents.final", &differences(text, &closed)))
+    differences(text, &closed)
 }
 
 fn name_of(path: &str) -> &str {

@@ -48,6 +48,24 @@ fn reading(profile: &str, deepest: Option<&str>, text: &str) -> Vec<String> {
     units.chain(aliases).chain(warnings).chain(why).collect()
 }
 
+/// A name on a line of its own is the unit's where it stands; in the last line before a heading it is the
+/// heading's, be that the first or the last one.
+#[test]
+fn names_on_lines_of_their_own() {
+    let of = |text: &str| {
+        let marked = lawful_as("markdown", text);
+        let pairs = names(&marked).into_iter().zip(&marked.candidates);
+        pairs
+            .flat_map(|(unit, c)| c.aliases.iter().map(move |name| format!("{unit} {name}")))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("# One\n\nx\n\nr[a]\n# Two\n\ny\n"), ["h-two a"]);
+    assert_eq!(of("# One\n\nx\n\nr[b]\n\n# Two\n\ny\n\nr[c]\n# Three\n\nz\n"), ["h-two b", "h-three c"]);
+    assert_eq!(of("# One\n\nr[d]\nx\n\n# Two\n\nr[e]\n"), ["h-one d", "h-two e"]);
+    assert_eq!(of("# One\n\nx r[f]\n\n# Two\n\nr[g] y\nr[h\n"), [""; 0]);
+    assert_eq!(of("r[i]\n# One\n\n# Two\n\nr[j]"), ["h-one i", "h-two j"]);
+}
+
 #[test]
 fn titles() {
     let (mut profile, mut told) = ("", String::new());

@@ -101,6 +101,34 @@ fn what_only_looks_like_a_title() {
 }
 
 /// Rows and titles at their bounds: so much fits, and one more does not.
+/// What stands in a table is no title, at each place where a table may end.
+#[test]
+fn a_table_ends_at_its_third_border_or_the_second_before_an_empty_line() {
+    #[track_caller]
+    fn found(lines: &str, want: &[&str]) {
+        assert_eq!(names(&lawful_as("rst", &among(lines))), want, "{lines}");
+    }
+    for table in [
+        "=  =\nA\n=  =\n\nB\n=  =",
+        "=  =\nA\n=  =\nB\n=  =\nC\n=  =",
+        "=  =\nA\n=  =\nB\nC\n=  =",
+        "=  =\n=  =\n=  =",
+    ] {
+        found(&format!("{table}\n\nX\n---"), &["h-first", "h-first/h-x", "h-last"]);
+    }
+    // the third border ends it, whatever stands below
+    let below = "=  =\nA\n=  =\nB\n=  =\nC\n---\n\nD\n---";
+    found(below, &["h-first", "h-first/h-d", "h-last"]);
+    // a border without another is one line of text, and a title may follow the empty line
+    found("=  =\n\nD\n---", &["h-first", "h-first/h-d", "h-last"]);
+    let whole = "=  =\nA\n\nB\n---\n\nC\n=  =\nD\n=  =";
+    found(whole, &["h-first", "h-last"]);
+    // at the end of the text
+    cuts("A\n===\n\nx\n\nB\n===\n\n=  =\nB\n=  =\n", &["h-a", "h-b"]);
+    cuts("A\n===\n\nx\n\nB\n===\n\n=  =\nB\n=  =", &["h-a", "h-b"]);
+    cuts("A\n===\n\nx\n\nB\n===\n\n=  =", &["h-a", "h-b"]);
+}
+
 #[test]
 fn titles_at_their_bounds() {
     let found = |lines: &str| names(&lawful_as("rst", &among(lines))).len() == 3;
