@@ -270,19 +270,34 @@ fn an_approver_who_has_the_text_signs_for_no_other_rows() {
 }
 
 #[test]
-fn a_file_too_long_for_an_approval_stops_nobody() {
+fn a_file_too_long_for_a_document_stops_nobody() {
     let d = Deployment::new();
     let run_id = parked(&d, "cut");
-    let folder = d.status(&run_id).exits(0).text("/kb_folder").to_owned();
-    let huge = std::fs::File::create(kb(&d, &folder).join("SG1-cut-authz-approval-0.md")).unwrap();
-    huge.set_len(65 << 20).unwrap();
-    std::fs::create_dir(kb(&d, &folder).join("SG1-cut-authz-approval-1.md")).unwrap();
-    d.approve(&run_id, "cut");
-    assert_eq!(d.resume(&run_id).exits(0).state(), "awaiting_lifecycle_authorization");
-    d.finish_run(&run_id);
+    let folder = kb(&d, d.status(&run_id).exits(0).text("/kb_folder"));
+    // called like an answer, like a report that comes before every other, like a request, like nothing
+    let names = [
+        "SG1-cut-authz-approval-0.md",
+        "01-execute-0.md",
+        "01-mark-1999-01-01.md",
+        "SG1-cut-authz-request-1999-01-01.md",
+        "SG3-stop-report-9-1999-01-01.md",
+        "junk.md",
+    ];
+    let huge = |name: &&str| std::fs::File::create(folder.join(name)).unwrap().set_len(65 << 20).unwrap();
+    names.iter().for_each(huge);
+    std::fs::create_dir(folder.join("SG1-cut-authz-approval-1.md")).unwrap();
+    d.register("LAW-OTHER", &law(3, "another"));
+    let other = d.cut("LAW-OTHER");
+    for run_id in [&run_id, &other] {
+        let _ = d.run(&["sovereign", "show", "--run-id", run_id]).exits(0);
+        d.approve(run_id, "cut");
+        assert_eq!(d.resume(run_id).exits(0).state(), "awaiting_lifecycle_authorization");
+        d.finish_run(run_id);
+    }
+    d.verify(&other);
     // whoever checks is told what lies in the folder and is no document of the run
     let _ = d.run(&["verify", "--run-id", &run_id]).exits(6);
-    std::fs::remove_file(kb(&d, &folder).join("SG1-cut-authz-approval-0.md")).unwrap();
+    names.iter().for_each(|name| std::fs::remove_file(folder.join(name)).unwrap());
     d.verify(&run_id);
 }
 

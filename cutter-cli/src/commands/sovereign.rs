@@ -303,8 +303,14 @@ impl RunFolder {
             DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators())
         };
         for (folder, paths) in asked::folders_of(all, run_id) {
-            let Some(first) = paths.iter().find(own) else { continue };
-            if !read(kb, first)?.is_some_and(|text| asked::is_document_of(&text, run_id)) {
+            let mut first = None;
+            for path in paths.iter().filter(own) {
+                first = read(kb, path)?;
+                if first.is_some() {
+                    break;
+                }
+            }
+            if !first.is_some_and(|text| asked::is_document_of(&text, run_id)) {
                 continue;
             }
             let mut documents = Vec::new();
@@ -389,13 +395,7 @@ fn settled(kb: &dyn KnowledgeBase, paths: &[&str], asks: &[Asked]) -> Result<BTr
     let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
     let prefix = approval_prefix(GateId::FailureEscalation);
     for path in paths.iter().filter(|path| !nonces.is_empty() && name(path).starts_with(prefix)) {
-        let text = match block_on(kb.read(path)) {
-            Ok(Some(document)) => String::from_utf8_lossy(&document.bytes).into_owned(),
-            Ok(None) => continue,
-            // junk settles nothing, and blocks nobody
-            Err(error) if error.kind.is_junk() => continue,
-            Err(error) => return Err(error.into()),
-        };
+        let Some(text) = read(kb, path)? else { continue };
         let says = |line: &str| text.lines().any(|own| own.trim_end() == line);
         let of = nonces.iter().filter(|n| says("decision: approve") && says(&format!("nonce: {n}")));
         settled.extend(of.map(|nonce| (*nonce).clone()));
@@ -403,9 +403,13 @@ fn settled(kb: &dyn KnowledgeBase, paths: &[&str], asks: &[Asked]) -> Result<BTr
     Ok(settled)
 }
 
+/// The text of a document; `None` where it is gone, or junk, which says nothing and blocks nobody.
 fn read(kb: &dyn KnowledgeBase, path: &str) -> Result<Option<String>, Failure> {
-    let found = block_on(kb.read(path))?;
-    Ok(found.and_then(|document| String::from_utf8(document.bytes).ok()))
+    match block_on(kb.read(path)) {
+        Ok(found) => Ok(found.and_then(|document| String::from_utf8(document.bytes).ok())),
+        Err(error) if error.kind.is_junk() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn show(cx: &Context, config: &Config, place: &Where) -> Outcome {

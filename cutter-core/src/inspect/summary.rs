@@ -143,7 +143,12 @@ pub(super) fn next_after_stop(sidecar: &Sidecar, stop: &StopRecord) -> Vec<Strin
         Ok(RunState::Failed { at, .. }) if !at.is_enacted() => ended(&mut next),
         Ok(RunState::Stopped { .. }) if is_rejected(sidecar, stop) => ended(&mut next),
         Ok(RunState::Stopped { .. }) => {
-            for kind in stop_kinds(sidecar, stop) {
+            let kinds = stop_kinds(sidecar, stop);
+            if stop.uploaded.is_none() && kinds.iter().any(|kind| *kind != EscalationKind::Void) {
+                // files its report first: who answers reads it
+                next.push(format!("cutter orchestrate resume --run-id {run}"));
+            }
+            for kind in kinds {
                 match kind {
                     EscalationKind::Resume => next.push(approve("resume")),
                     EscalationKind::DriftAck => next.push(approve("drift")),
