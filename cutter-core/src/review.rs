@@ -23,12 +23,12 @@ use alloc::vec::Vec;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::approval::{Ask, VerifiedApproval, field};
+use crate::approval::{VerifiedApproval, field};
 use crate::canonical;
 use crate::digest::Digest;
 use crate::driver::{
     TooFew, allowed, approval_prefix, creation_fault, creation_names, expected_first, founded_policy,
-    is_called, names_what_is_asked, observe, plan_of, rank, report_of, said_once, verdict_on,
+    is_called, observe, plan_of, rank, report_of, said_once, verdict_on,
 };
 use crate::gate::authorization::AuthorizationFacts;
 use crate::id::RunId;
@@ -42,6 +42,8 @@ use crate::port::signer::{SignatureFacts, SignatureVerifier};
 use crate::port::{PortError, PortErrorKind, PortResult};
 use crate::report::shows;
 use crate::settings::RunSettings;
+
+mod candidates;
 
 /// A folder in which nothing changed is read again only so often: a document may have been edited.
 const REREAD: u32 = 10;
@@ -189,7 +191,7 @@ impl Review {
         let is_it =
             |s: &StoredAsk| s.asked.ask.gate == open.gate && s.asked.ask.occurrence == open.occurrence;
         let Some(stored) = asks.into_iter().find(is_it) else { return Ok(outcomes) };
-        let beside = beside(ports, &stored.asked.ask).await?;
+        let beside = candidates::beside(ports, &stored.asked.ask).await?;
         let names = Digest::of(beside.join("\n").as_bytes());
         let is_settled = seen.names == Some(names) && !self.passes.is_multiple_of(REREAD);
         let refused = stored.refusal().is_some();
@@ -197,7 +199,7 @@ impl Review {
             return Ok(outcomes);
         }
         seen.names = Some(names);
-        let paths = candidates(ports, &stored.asked.ask, beside).await?;
+        let paths = candidates::candidates(ports, &stored.asked.ask, beside).await?;
         if paths.is_empty() && stored.answers.is_empty() {
             return Ok(outcomes);
         }
@@ -316,33 +318,6 @@ fn key_of(ask: &OpenAsk) -> AskKey {
 /// Whether nothing can be looked at now, and not this one ask.
 fn is_away(error: &PortError) -> bool {
     error.port == "policy" || matches!(error.kind, PortErrorKind::Unavailable | PortErrorKind::Deadline)
-}
-
-async fn beside(ports: &ReviewPorts, ask: &Ask) -> PortResult<Vec<String>> {
-    let Some((folder, _)) = ask.request_path.rsplit_once('/') else { return Ok(Vec::new()) };
-    ports.kb.list(folder).await
-}
-
-/// Of the documents beside the request those that may answer: by their names, or, if they refuse, by what
-/// they say.
-async fn candidates(ports: &ReviewPorts, ask: &Ask, beside: Vec<String>) -> PortResult<Vec<String>> {
-    let gate = ask.gate.parse().unwrap_or(GateId::FailureEscalation);
-    let mut paths = Vec::new();
-    for path in beside {
-        let may = is_called(&path, approval_prefix(gate))
-            || match ports.kb.read(&path).await {
-                Ok(Some(found)) => {
-                    ask.request_path != path && names_what_is_asked(&found.bytes, core::slice::from_ref(ask))
-                }
-                Ok(None) => false,
-                Err(error) if error.kind.is_junk() => false,
-                Err(error) => return Err(error),
-            };
-        if may {
-            paths.push(path);
-        }
-    }
-    Ok(paths)
 }
 
 /// What an ask is judged by, if it is about what the stored text gives; the inner error says what is not.

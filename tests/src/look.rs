@@ -159,7 +159,8 @@ pub fn judge(facts: &Facts, brought: &[String]) -> Vec<Check> {
     checks.extend(verify::rows_signed(&facts.approvals, facts.database.rows_digest.as_ref()).0);
     let line = facts.line.as_deref();
     checks.push(verify::record_is_newest(sidecar, &facts.database.evidence, &facts.paths, line));
-    checks.extend(verify::phase_documents(&facts.claims, &facts.paths, None));
+    let owed = sidecar.outbox.as_ref().map(|owed| owed.name.as_str());
+    checks.extend(verify::phase_documents(&facts.claims, &facts.paths, owed));
     checks.push(verify::no_strays(&facts.paths, &facts.answers, &facts.database.evidence));
     let sources = AskSources {
         run_id: &sidecar.run_id,
@@ -172,6 +173,8 @@ pub fn judge(facts: &Facts, brought: &[String]) -> Vec<Check> {
     let signature = |answer: &StoredAnswer| facts.signatures.get(&answer.answer.sha256()).cloned();
     checks.extend(verify::asks(sources, &facts.asks, &signature));
     let (statement, evidence) = (facts.statement.as_ref(), &facts.database.evidence);
+    checks.push(verify::reports_pass(&facts.claims, &facts.texts));
+    checks.push(verify::answers_filed(&facts.texts, evidence, &facts.asks));
     checks.extend(verify::closing(&facts.claims, &facts.texts, statement, evidence, &facts.asks));
     checks.push(Check::empty("verify.documents.agree", &disagreements(&facts.texts)));
     checks.extend(verify::index(&facts.claims, line));

@@ -183,7 +183,7 @@ fn several_approvers_are_several_to_every_checker() {
     let kept = std::fs::read(&beside).unwrap();
     std::fs::remove_file(&beside).unwrap();
     let failed = failures(&d.run(&["verify", "--run-id", &run_id]).exits(6));
-    assert_eq!(failed, ["verify.approval.SG_cut_authz.1.beside.1.unedited"]);
+    assert_eq!(failed, ["verify.approval.SG_cut_authz.1.beside.1.unedited", "verify.answers.filed"]);
     std::fs::write(&beside, &kept).unwrap();
     // a key in other hands: both commands name whose, whichever of the two it was
     let fingerprint = |of: &str| {

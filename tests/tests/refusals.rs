@@ -29,6 +29,8 @@ mod late;
 mod minds;
 #[path = "refusals/misfiled.rs"]
 mod misfiled;
+#[path = "refusals/much_drift.rs"]
+mod much_drift;
 #[path = "refusals/policy.rs"]
 mod policy;
 #[path = "refusals/policy_moves.rs"]
@@ -39,3 +41,5 @@ mod several;
 mod sidecars;
 #[path = "refusals/stops.rs"]
 mod stops;
+#[path = "refusals/voided.rs"]
+mod voided;

@@ -193,6 +193,20 @@ fn every_digest_can_be_computed_by_hand_as_the_page_says() {
     };
     let (is_good, said) = check(&read.stdout);
     assert!(is_good && said.contains("20 of 20 digests are the same"), "{said}");
+    let folder = d.path("kb").join(d.status(&run_id).exits(0).text("/kb_folder"));
+    let documents = || {
+        let script = block("bash").replace("FOLDER", folder.to_str().unwrap());
+        let mut command = Command::new("bash");
+        let ran = command.args(["-ec", &script]).current_dir(d.path(".")).output().unwrap();
+        (ran.status.success(), String::from_utf8_lossy(&ran.stdout).matches(": OK\n").count())
+    };
+    assert_eq!(documents(), (true, 12));
+    let report = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path());
+    let report = report.into_iter().find(|p| p.to_str().unwrap().contains("/10-")).unwrap();
+    let kept = std::fs::read(&report).unwrap();
+    std::fs::write(&report, [&kept[..], b"x"].concat()).unwrap();
+    assert_eq!(documents(), (false, 11));
+    std::fs::write(&report, kept).unwrap();
     let rows = String::from_utf8(read.stdout).unwrap();
     for table in ["review_decision", "unit", "leaf"] {
         let begins = format!("{table} ");

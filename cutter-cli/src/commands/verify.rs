@@ -134,7 +134,9 @@ pub(crate) fn verify_with(config: &Config, args: &VerifyArgs) -> Result<Verified
         args.approver.iter().map(|path| wire::load_public(path)).collect::<Result<_, _>>()?;
     let gathered = gather(config, &args.run.run_id, !args.no_database, &brought)?;
     let verification = Verification::of(gathered.checks, gathered.not_checked);
-    let statement = gathered.statement.filter(|_| verification.answer != Answer::Fails);
+    let holds = verification.answer != Answer::Fails;
+    let statement = gathered.statement.filter(|_| holds);
+    let in_force = gathered.text.in_force.map(|in_force| in_force && holds);
     Ok(Verified {
         run_id: args.run.run_id.to_string(),
         ok: verification.answer == Answer::Holds,
@@ -142,7 +144,7 @@ pub(crate) fn verify_with(config: &Config, args: &VerifyArgs) -> Result<Verified
         allowed: gathered.allowed,
         refused: gathered.refused,
         waits: gathered.waits,
-        text: gathered.text,
+        text: Text { in_force, ..gathered.text },
         checks: verification.checks,
         not_checked: verification.not_checked,
         statement: statement.map(|said| envelope(&said.body, &said.signatures)),

@@ -327,7 +327,8 @@ impl Run<'_> {
         if let Some(last) = self.sidecar.stops.last_mut() {
             last.resolved_by = Some("the next request".to_owned());
         }
-        if self.sidecar.drift_pins == pinned && !stop.observed.contains_key("base_state") {
+        let asks_anew = ["base_state", drift::POLICY].iter().any(|d| stop.observed.contains_key(*d));
+        if self.sidecar.drift_pins == pinned && !asks_anew {
             // it was mended: what was asked and answered stands
             return self.persist().await.map(|()| None);
         }

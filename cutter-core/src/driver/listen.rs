@@ -25,7 +25,7 @@ use crate::port::ask::AnswerWrite;
 use crate::port::effect::ReviewVerdict;
 use crate::port::knowledge_base::Document;
 use crate::port::signer::SignatureFacts;
-use crate::sidecar::{AlsoApproved, Artifact, Considered};
+use crate::sidecar::{AlsoApproved, Considered, StopRecord};
 
 /// Documents that were not accepted are kept with the run, the first ones, at most so many.
 const CONSIDERED_MAX: usize = 20;
@@ -205,8 +205,11 @@ impl Run<'_> {
         let mut seen = BTreeSet::new();
         for path in self.beside(asks).await? {
             let is_named = is_called(&path, prefix);
+            if !is_named && !self.may_refuse(&path) {
+                continue;
+            }
             let document = match self.ports.kb.read(&path).await {
-                Ok(Some(document)) if is_named || self.may_be_a_refusal(&path, &document, asks) => document,
+                Ok(Some(document)) if is_named || names_what_is_asked(&document.bytes, asks) => document,
                 Ok(_) => continue,
                 Err(error) if error.kind.is_junk() => {
                     heard.invalid.extend(is_named.then(|| unreadable(&path, &error.to_string())));
@@ -257,10 +260,12 @@ impl Run<'_> {
         self.ports.kb.list(folder).await.map_err(|e| self.halt(e))
     }
 
-    /// A document that is not called like an answer, and is none that the run filed there, may refuse.
-    fn may_be_a_refusal(&self, path: &str, document: &Document, asks: &[Ask]) -> bool {
-        let is_own = |own: &Artifact| own.path == path && own.sha256 == document.sha256;
-        !self.sidecar.documents.iter().any(is_own) && names_what_is_asked(&document.bytes, asks)
+    /// A document that is not called like an answer may refuse all the same. Under the names of the run's own ones
+    /// none does: they are compared before an approval is spent.
+    fn may_refuse(&self, path: &str) -> bool {
+        let is_report = |stop: &StopRecord| path.rsplit('/').next() == Some(stop.name.as_str());
+        !self.sidecar.documents.iter().any(|own| own.path == path)
+            && !self.sidecar.stops.iter().any(is_report)
     }
 
     /// Judges one document against what may be answered; the last report is the refusal.

@@ -134,13 +134,27 @@ impl Run<'_> {
     pub(super) async fn policy_dimension(&self) -> Result<String, Halt> {
         let chain = self.chain().await?;
         let head = chain.head().map(|d| d.to_hex()).unwrap_or_default();
-        let Some(pinned) = self.sidecar.drift_pins.0.get(POLICY) else { return Ok(head) };
-        let consumed: Vec<&str> =
-            self.sidecar.sovereign_approvals.iter().map(|a| a.fingerprint.as_str()).collect();
-        match chain.drift_since(pinned, &consumed) {
-            Ok(ways) if ways.is_empty() => Ok(pinned.clone()),
+        let Some(pinned) = self.policy_pin(&chain) else { return Ok(head) };
+        match chain.drift_since(&pinned, &self.consumed()) {
+            Ok(ways) if ways.is_empty() => Ok(pinned),
             _ => Ok(head),
         }
+    }
+
+    /// Whose answers the run rests on, by their keys.
+    fn consumed(&self) -> Vec<&str> {
+        self.sidecar.sovereign_approvals.iter().map(|a| a.fingerprint.as_str()).collect()
+    }
+
+    /// The head that the record pins; the one that the open request names, which is a row, where more moved
+    /// since that one.
+    fn policy_pin(&self, chain: &Chain) -> Option<String> {
+        let pinned = self.sidecar.drift_pins.0.get(POLICY)?;
+        let asked = self.sidecar.ask.as_ref().filter(|_| self.asks());
+        let asked = asked.and_then(|ask| ask.required.get(field::POLICY_HEAD));
+        let has_moved =
+            |head: &&String| chain.drift_since(head, &self.consumed()).is_ok_and(|ways| !ways.is_empty());
+        Some(asked.filter(has_moved).unwrap_or(pinned).clone())
     }
 
     /// Takes a survey as the new pins. The policy's pin is none of the survey's, and stays.
@@ -153,14 +167,11 @@ impl Run<'_> {
     /// Stops the run if the policy moved since its pin in a way that it must not pass over.
     pub(super) async fn policy_stands(&mut self) -> Result<(), Halt> {
         let live = self.policy_dimension().await?;
-        let pinned = self.sidecar.drift_pins.0.entry(POLICY.to_string()).or_insert_with(|| live.clone());
-        if *pinned == live {
-            return Ok(());
-        }
-        let pinned = pinned.clone();
+        self.sidecar.drift_pins.0.entry(POLICY.to_string()).or_insert_with(|| live.clone());
         let chain = self.chain().await?;
-        let consumed: Vec<&str> =
-            self.sidecar.sovereign_approvals.iter().map(|a| a.fingerprint.as_str()).collect();
+        let pinned = self.policy_pin(&chain).filter(|pinned| *pinned != live);
+        let Some(pinned) = pinned else { return Ok(()) };
+        let consumed = self.consumed();
         let ways =
             chain.drift_since(&pinned, &consumed).unwrap_or_else(|foreign| alloc::vec![foreign.to_string()]);
         let difference =

@@ -396,7 +396,7 @@ impl Run<'_> {
         }
     }
 
-    async fn file_once(&mut self, outbox: &Outbox) -> Option<String> {
+    pub(super) async fn file_once(&mut self, outbox: &Outbox) -> Option<String> {
         if self.sidecar.kb_folder.is_none() {
             return self.file(outbox).await.ok();
         }

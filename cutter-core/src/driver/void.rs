@@ -16,9 +16,9 @@ use crate::approval::field;
 use crate::gate::{stored_approval, void as gate};
 use crate::id::RunId;
 use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
-use crate::naming::EscalationKind;
+use crate::naming::{DocumentName, EscalationKind};
 use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, ReviewWrite, VoidWrite};
-use crate::sidecar::{ApprovalRecord, StopRecord};
+use crate::sidecar::{ApprovalRecord, Artifact, StopRecord};
 use crate::stop::{Slug, StopReason};
 
 /// Voids a run: with a valid SG3 void approval it does so, without one it says where the
@@ -177,10 +177,29 @@ impl Run<'_> {
             last.resolved_by = Some(answer.path.clone());
         }
         self.sidecar.transition(&to, Trigger::Void.as_str(), &actor, now);
-        self.sidecar.outbox = None;
+        self.file_last_report().await;
         self.sidecar.intent = None;
         self.persist().await?;
         Ok(Outcome::Voided)
+    }
+
+    /// A phase that passed is reported although its run is void; where that cannot be filed now, it stays owed. A
+    /// request is dropped: nobody may answer it any more.
+    async fn file_last_report(&mut self) {
+        let Some(outbox) = self.sidecar.outbox.take() else { return };
+        let Ok((DocumentName::Phase(phase), _)) = DocumentName::parse(&outbox.name) else { return };
+        if !self.passed(phase) || !self.live() {
+            return;
+        }
+        let Some(path) = self.file_once(&outbox).await else {
+            self.sidecar.outbox = Some(outbox);
+            return;
+        };
+        let bytes = outbox.text.len() as u64;
+        if let Some(record) = self.sidecar.phases.get_mut(phase.as_str()) {
+            record.kb_doc_id = Some(path.clone());
+        }
+        self.sidecar.documents.push(Artifact { path, sha256: outbox.sha256, bytes });
     }
 
     /// Leg A may have committed without its record: ask the database, not the sidecar.

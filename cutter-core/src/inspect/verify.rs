@@ -24,8 +24,8 @@ mod world;
 
 pub use answer::{Answer, Judged, NotChecked, Verification};
 pub use approvals::{Allowed, Approvals, allowed, approvals, best, given_beside};
-pub use asked::{AskSources, asks, needed};
-pub use closing::closing;
+pub use asked::{AskSources, answers_filed, asks, needed};
+pub use closing::{closing, reports_pass};
 pub use database::{database, rows_signed};
 pub use found::Found;
 pub use rows::rows;

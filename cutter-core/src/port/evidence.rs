@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::effect::{EffectRecord, ReviewVerdict};
+use super::effect::{EffectName, EffectRecord, ReviewVerdict, Verdict};
 use crate::digest::Digest;
 
 /// What the database holds about one run, for `verify` and `recover`.
@@ -31,6 +31,15 @@ pub struct RunEvidence {
     pub verify_results: Vec<(Uuid, bool)>,
     /// Rows of `iu_lifecycle_log` with to_status `enacted`.
     pub enacted_log_rows: u64,
+}
+
+impl RunEvidence {
+    /// Whether the run's units were enacted.
+    #[must_use]
+    pub fn is_enacted(&self) -> bool {
+        let enacts = |e: &EffectRecord| e.key.effect == EffectName::Enact && e.verdict == Verdict::Commit;
+        self.enacted_log_rows > 0 || self.effects.iter().any(enacts)
+    }
 }
 
 /// The rows that a run left, by table without its schema: each column as JSON, bytes as `\\x` and

@@ -7,7 +7,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::phase::{PRESERVED_MAX, render};
+use super::phase::{PRESERVED_MAX, render, title};
 use super::text::{code, prose};
 use super::{CELLS, FinalSections, PhaseReport};
 use crate::digest::Digest;
@@ -190,6 +190,49 @@ fn kept_otherwise(body: &str, closed: &Closed<'_>) -> Vec<String> {
     let unnamed = closed.relied_on.iter().filter(|decision| cut.is_empty() && !is_named(decision));
     wrong.extend(unnamed.map(|decision| format!("Preserved artifacts: {decision:?} is not named")));
     wrong
+}
+
+/// Where the report of a phase that passed says something else than that it did: its title, its head, its
+/// sections, its invariants, its verdict. What was done, and what moved, only its run knows.
+pub(crate) fn not_passed(text: &str, phase: Phase, run_id: &RunId) -> Option<String> {
+    let found = sections(text);
+    let title = title(phase, run_id.as_str(), CELLS[0]);
+    let headings = [
+        title.as_str(),
+        "## 1. Inputs (RunContext snapshot)",
+        "## 2. Work performed",
+        "## 3. Live snapshot diff (pre vs post)",
+        "## 4. Internal-gate invariants",
+        "## 5. Artifacts produced",
+        "## 6. Verdict",
+        "### Preserved artifacts",
+        "### Next steps",
+    ];
+    let count = if phase == Phase::Closeout { headings.len() } else { headings.len() - 2 };
+    let headings = headings.get(..count)?;
+    if !found.iter().map(|(heading, _)| heading).eq(headings) {
+        let at = found.iter().zip(headings).find(|((heading, _), expected)| heading != *expected);
+        return Some(at.map_or_else(|| format!("{count} headings"), |(_, expected)| format!("{expected:?}")));
+    }
+    let body = |n: usize| found.get(n).map_or("", |(_, body)| *body);
+    let says = |body: &str, name: &str| {
+        let of = |line: &str| {
+            let (key, value) = line.trim_start_matches(['>', ' ']).split_once(':')?;
+            (key.trim() == name).then(|| value.trim().to_owned())
+        };
+        body.lines().filter_map(of).collect::<Vec<String>>()
+    };
+    for (n, name, expected) in [(0, "outcome", "PASS"), (0, "phase", phase.as_str()), (6, "outcome", "PASS")]
+    {
+        if says(body(n), name) != [expected] {
+            return Some(format!("{name}: {expected}"));
+        }
+    }
+    let rows: Vec<&str> = body(4).lines().filter(|line| line.starts_with("| ")).skip(2).collect();
+    let holds = rows.iter().all(|line| line.ends_with(" | yes |"));
+    let line = format!("`: all {} invariants hold.", rows.len());
+    let is_whole = body(4).lines().filter(|found| found.ends_with(&line)).count() == 1;
+    (rows.is_empty() || !holds || !is_whole).then(|| "all invariants hold".to_owned())
 }
 
 /// As the program would make it, less what only the run knew when it closed.

@@ -74,13 +74,7 @@ pub(super) fn render(report: &PhaseReport, cell: usize) -> String {
         ("production_mutation", report.production_mutation.clone()),
         ("run_id", run_id.to_string()),
     ];
-    let mut out = format!(
-        "# {} · {:02} of {} · {}\n\n> ```yaml\n",
-        phase.title(),
-        phase.number(),
-        Phase::COUNT,
-        prose(&run_id, cell)
-    );
+    let mut out = format!("{}\n\n> ```yaml\n", title(phase, &run_id, cell));
     for (key, value) in &head {
         let _ = writeln!(out, "> {key:<21}: {}", scalar(value, cell));
     }
@@ -116,6 +110,11 @@ pub(super) fn render(report: &PhaseReport, cell: usize) -> String {
         out.push_str(&bullets(&last.next_steps, NEXT_MAX, cell));
     }
     out
+}
+
+/// The first line.
+pub(super) fn title(phase: Phase, run_id: &str, cell: usize) -> String {
+    format!("# {} · {:02} of {} · {}", phase.title(), phase.number(), Phase::COUNT, prose(run_id, cell))
 }
 
 fn or_none(header: &[&str], rows: &[Vec<String>], max: usize) -> String {

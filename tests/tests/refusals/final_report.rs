@@ -67,6 +67,40 @@ fn no_document_and_no_pin_of_a_closed_run_can_be_another() {
     }
 }
 
+/// Whoever writes the record can have a report of his own named by all that comes after it; it says at least
+/// that its phase passed.
+#[test]
+fn a_report_that_does_not_say_that_its_phase_passed_is_found() {
+    let s = Scenario::new(9_300);
+    let driven = s.whole_run().expect("it comes to its end");
+    let facts = gather(&s.ports(), &driven.sidecar);
+    let is_report =
+        |path: &str| path.rsplit('/').next().is_some_and(|name| name.as_bytes()[1].is_ascii_digit());
+    let reports: Vec<usize> = (0..facts.texts.len()).filter(|n| is_report(&facts.texts[*n].0)).collect();
+    assert_eq!(reports.len(), 11);
+    for place in reports {
+        let (path, text) = &facts.texts[place];
+        let table = text.split_once("## 4.").expect("it has invariants").1;
+        let row = table.lines().find(|line| line.ends_with(" | yes |")).expect("one holds");
+        let others = [
+            text.replacen("outcome              : PASS", "outcome              : FAIL", 1),
+            text.replace("outcome: PASS", "outcome: FAIL"),
+            text.replacen(" | yes |", " | **NO** |", 1),
+            text.replacen(&format!("{row}\n"), "", 1),
+            text.replace("invariants hold", "invariants do not hold"),
+            text.replacen("\n## 5.", "\n## 5. More\n\n## 5.", 1),
+            text.replacen("# ", "# Not ", 1),
+            "x".to_owned(),
+        ];
+        for other in others.into_iter().filter(|other| other != text) {
+            let mut edited = facts.clone();
+            edit(&mut edited, place, other.clone());
+            let found = failing(&edited);
+            assert!(found.iter().any(|f| f == "verify.documents.say_pass"), "{path}: {found:?}\n{other}");
+        }
+    }
+}
+
 /// An earlier program's statement names neither: what it was closed with holds.
 #[test]
 fn a_statement_that_names_no_documents_holds() {

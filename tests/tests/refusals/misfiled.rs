@@ -5,11 +5,11 @@ use cutter_core::memory::block_on;
 use cutter_core::port::effect::ReviewVerdict::{self, Approve, Reject};
 use cutter_core::review::{Outcome as Became, Review, ReviewPorts};
 use cutter_tests::Scenario;
-use cutter_tests::refusal::Gate;
+use cutter_tests::refusal::{Gate, stopped};
 
 /// Names that other documents of a run have, or none.
 const NAMES: [&str; 6] = [
-    "07-structural-verify-2026-01-02.md",
+    "07-structural-verify-2026-01-03.md",
     "11-final-closeout-report-2026-01-02.md",
     "01-cut-authz-request-7-2026-01-02.md",
     "SG3-stop-report-4-2026-01-02.md",
@@ -42,6 +42,20 @@ fn a_refusal_under_any_name_is_heard_and_an_approval_is_not() {
             assert_eq!(s.count("information_unit", "lifecycle_status", "enacted"), 0);
         }
     }
+}
+
+/// In the place of one of the run's own documents it holds the run up before the approval is spent; whoever
+/// puts the document back files the refusal beside it.
+#[test]
+fn a_refusal_in_the_place_of_a_report_lets_nothing_pass() {
+    let s = Scenario::new(9_350);
+    let (run_id, ask) = s.parked(Gate::Lifecycle);
+    let documents = s.stored(&run_id).documents;
+    let report = documents.iter().find(|d| d.path.contains("/07-")).expect("it is filed").path.clone();
+    s.sign(&Ask { approval_path: report, ..ask.clone() }, Reject);
+    s.sign(&ask, Approve);
+    assert_eq!(stopped(&s.resumed(&run_id)).code, "STOP_KB_CONFLICT");
+    assert_eq!(s.count("information_unit", "lifecycle_status", "enacted"), 0);
 }
 
 #[test]

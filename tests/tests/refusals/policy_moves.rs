@@ -1,11 +1,13 @@
 //! The policy moves while a gate waits: whoever may approve then can, whatever was asked before.
 
 use cutter_core::approval::Ask;
-use cutter_core::driver::Outcome;
+use cutter_core::driver::{Outcome, policy_of};
 use cutter_core::id::RunId;
 use cutter_core::machine::run::GateId;
+use cutter_core::memory::block_on;
 use cutter_core::policy::Change;
 use cutter_core::port::effect::ReviewVerdict::{self, Approve, Defer, Reject};
+use cutter_tests::attack::edited;
 use cutter_tests::refusal::{Gate, asked, stopped};
 use cutter_tests::{SOVEREIGN, Scenario};
 
@@ -162,5 +164,34 @@ fn whom_the_policy_lets_answer_is_expected() {
     let (run_id, ask) = s.parked(Gate::Lifecycle);
     assert_eq!(ask.expected_actor.as_deref(), Some(BOB));
     file(&s, &ask, BOB, Approve);
+    assert_eq!(s.resumed(&run_id).outcome, Outcome::Completed);
+}
+
+/// What the record pins is the operator's; what the open request names is a row: no key that was stolen since
+/// passes by a pin that was moved along.
+#[test]
+fn a_pin_that_was_moved_along_passes_no_stolen_key() {
+    let (s, run_id, ask) = parked(6_900, Gate::Lifecycle);
+    let pinned = s.stored(&run_id).drift_pins.0["policy"].clone();
+    s.change_policy(vec![Change::KeyCompromised {
+        since: s.world.now(),
+        fingerprint: s.world.person(SOVEREIGN),
+    }]);
+    let ports = s.ports();
+    let chain = block_on(policy_of(ports.reader.as_ref(), ports.signatures.as_ref())).unwrap();
+    let head = chain.head().unwrap().to_hex();
+    let record = String::from_utf8(s.world.sidecar(&run_id).unwrap().bytes).unwrap();
+    let record = edited(record.as_bytes(), |v| {
+        assert_eq!(v["drift_pins"]["policy"], pinned.as_str());
+        v["drift_pins"]["policy"] = head.as_str().into();
+    });
+    assert!(s.world.corrupt_sidecar(&run_id, &record));
+    file(&s, &ask, BOB, Approve);
+    assert_eq!(stopped(&s.resumed(&run_id)).code, "STOP_DRIFT_policy");
+    let again = asked(&s.resumed(&run_id));
+    assert_ne!(again.occurrence, ask.occurrence);
+    let request = String::from_utf8(s.world.document(&again.request_path).unwrap().bytes).unwrap();
+    assert!(request.contains("changed before this request (stop 1): "), "{request}");
+    file(&s, &again, BOB, Approve);
     assert_eq!(s.resumed(&run_id).outcome, Outcome::Completed);
 }

@@ -7,7 +7,7 @@ use cutter_core::id::RunId;
 use cutter_core::inspect::recover::can_be;
 use cutter_core::inspect::verify::{self, Allowed, Approvals, AskSources, NotChecked, RecordFacts, Taken};
 use cutter_core::inspect::{Claims, disagreements};
-use cutter_core::machine::run::Stage;
+use cutter_core::machine::run::{Phase, Stage};
 use cutter_core::naming::RUNS_INDEX_PATH;
 use cutter_core::policy::Chain;
 use cutter_core::port::ask::{StoredAnswer, StoredAsk};
@@ -67,8 +67,9 @@ pub(super) struct Text {
     pub(super) units: Option<String>,
     /// How far the run came, by whatever source shows most.
     pub(super) reached: Option<String>,
-    /// Whether its units are enacted, not void, and no later version's are.
-    pub(super) in_force: bool,
+    /// Whether its units are enacted, not void, and no later version's are: by the database, which alone can
+    /// tell of units that are; not of a run where something fails.
+    pub(super) in_force: Option<bool>,
     /// The version of its document that is in force, if that is a later one.
     pub(super) replaced_by: Option<i32>,
 }
@@ -156,8 +157,12 @@ fn once(
         if let Some(stage) = shown.into_iter().flatten().chain(closed).max() {
             claims.reach(stage);
         }
-        claims.enacted |= evidence.enacted_log_rows > 0;
+        claims.enacted |= evidence.is_enacted();
         claims.voided |= evidence.voided;
+        if database.as_ref().is_some_and(|stored| stored.statement.is_some()) {
+            // it is made when the final report is filed
+            claims.passed.extend(Phase::ALL);
+        }
     };
     let (claims, facts) = match &record {
         Some(record) => {
@@ -181,6 +186,12 @@ fn once(
     out.checks.push(Check::empty("verify.documents.agree", &disagreements(&texts)));
     let owed = record.as_ref().and_then(|r| r.outbox.as_ref()).map(|o| o.name.as_str());
     out.checks.extend(verify::phase_documents(&claims, &paths, owed));
+    out.checks.push(verify::reports_pass(&claims, &texts));
+    let is_reported = verify::reached_by_documents(&paths) >= Some(Stage::LifecycleEnacted);
+    if record.is_none() && claims.enacted && !is_reported && !claims.has_passed(Phase::LifecycleEnact) {
+        let why = "the units are enacted; their report is owed, or was removed";
+        out.open("the report of the enactment", why, "the folder of the run, or the runs in the database");
+    }
     out.checks.push(verify::no_strays(&listed, &answers(&texts, &claims), evidence));
     let asked = database.as_ref().map_or(&[][..], |stored| &stored.asks);
     filed(stores, &claims, record.as_ref(), &paths, asked, &mut out)?;
@@ -210,6 +221,7 @@ fn once(
             documents::observed(&ring, &chain, answer.answer.document.as_bytes(), at).ok()
         };
         out.checks.extend(verify::asks(sources, &stored.asks, &signature));
+        out.checks.push(verify::answers_filed(&texts, &stored.evidence, &stored.asks));
         let (statement, asks) = (stored.statement.as_ref(), &stored.asks);
         out.checks.extend(verify::closing(&claims, &texts, statement, &stored.evidence, asks));
     }
@@ -222,7 +234,7 @@ fn once(
     };
     refusals(&claims, evidence, sources, &texts, &mut out)?;
     let own = claims.pins.get("source_version_no").and_then(|version| version.parse::<i32>().ok());
-    let is_enacted = claims.is_enacted() && !claims.is_void(evidence);
+    let is_enacted = is_enacted_by(&claims, evidence, database.is_some()) && !claims.is_void(evidence);
     let replaced_by = database
         .as_ref()
         .and_then(|stored| stored.in_force)
@@ -236,13 +248,21 @@ fn once(
             true => Some("voided".to_owned()),
             false => claims.stage.map(|stage| stage.to_string()),
         },
-        in_force: is_enacted && replaced_by.is_none(),
+        in_force: match &database {
+            Some(stored) => Some(is_enacted && own.is_some() && stored.in_force == own),
+            None => (!is_enacted).then_some(false),
+        },
         replaced_by,
     };
     if let Some(stored) = database {
         judge_database(config, stored, &chain, &claims, &facts, &mut out)?;
     }
     Ok(out)
+}
+
+/// By the database where it was asked: a document is anybody's who files documents.
+pub(super) fn is_enacted_by(claims: &Claims, evidence: &RunEvidence, has_database: bool) -> bool {
+    if has_database { evidence.is_enacted() } else { claims.is_enacted() }
 }
 
 impl Gathered {

@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::Verified;
 use super::documents::{Sources, answered, observed};
-use super::gather::Gathered;
+use super::gather::{Gathered, is_enacted_by};
 use crate::failure::Failure;
 use crate::render::name;
 use crate::wire;
@@ -44,6 +44,9 @@ pub(super) struct Refused {
     heard: Heard,
     /// Whether nothing has opened the gate since: then it is in the way.
     stands: bool,
+    /// Whether the gate was asked again since.
+    #[serde(skip_serializing_if = "core::ops::Not::not")]
+    asked_again: bool,
     #[serde(skip)]
     sha256: Digest,
 }
@@ -58,8 +61,16 @@ pub(super) fn refusals(
 ) -> Result<(), Failure> {
     let asks = asked::asks(texts, &claims.run_id);
     let mut found = Vec::new();
+    // a row says whose word it is, the signature in it proves it
+    let is_signed = |document: &str, at: Option<Timestamp>| -> Result<bool, Failure> {
+        let facts = observed(from.ring, from.chain, document.as_bytes(), at.unwrap_or_else(wire::now))?;
+        Ok(matches!(facts, SignatureFacts::Good { .. }))
+    };
     for ask in from.rows.iter().flat_map(|rows| rows.asks) {
         for one in ask.answers.iter().filter(|a| a.answer.decision != ReviewVerdict::Approve) {
+            if !is_signed(&one.answer.document, one.recorded_at)? {
+                continue;
+            }
             found.push(Refused {
                 gate: ask.asked.ask.gate.clone(),
                 occurrence: ask.asked.ask.occurrence,
@@ -69,11 +80,15 @@ pub(super) fn refusals(
                 approval: one.answer.approval_kb_id.clone(),
                 heard: if one.late { Heard::Late } else { Heard::InTime },
                 stands: false,
+                asked_again: false,
                 sha256: one.answer.sha256(),
             });
         }
     }
     for one in evidence.approvals.iter().filter(|a| a.decision != ReviewVerdict::Approve) {
+        if !is_signed(&one.document, one.recorded_at)? {
+            continue;
+        }
         let said = |field: &str| parse_field(&one.document, field).unwrap_or_default().to_owned();
         found.push(Refused {
             gate: said("gate"),
@@ -84,6 +99,7 @@ pub(super) fn refusals(
             approval: one.approval_kb_id.clone(),
             heard: Heard::InTime,
             stands: false,
+            asked_again: false,
             sha256: one.sha256,
         });
     }
@@ -97,6 +113,7 @@ pub(super) fn refusals(
             approval: one.approval_kb_id.clone(),
             heard: Heard::InTime,
             stands: false,
+            asked_again: false,
             sha256,
         }));
     }
@@ -134,6 +151,7 @@ pub(super) fn refusals(
             approval: path.clone(),
             heard: Heard::No,
             stands: false,
+            asked_again: false,
             sha256: Digest::of(text.as_bytes()),
         });
     }
@@ -144,12 +162,18 @@ pub(super) fn refusals(
         let all = stored.chain(asks.iter().map(|asked| &asked.ask));
         all.filter(|ask| ask.gate == gate && ask.approval_type != VOID).map(|ask| ask.occurrence).max()
     };
+    let is_enacted = is_enacted_by(claims, evidence, from.rows.is_some());
+    // only the record tells a gate from a stop there
+    let asked_last = asks.last().map(|asked| asked.ask.gate.as_str()).filter(|_| claims.creator.is_none());
     for one in &mut found {
         let is_past = |a: &cutter_core::sidecar::ApprovalRecord| {
             a.gate == one.gate && a.decision == "approve" && a.occurrence > one.occurrence
         };
-        let opened = one.heard != Heard::InTime && claims.has_opened(evidence, &one.gate);
-        let is_over = claims.is_enacted() || claims.is_void(evidence);
+        let opened = one.heard != Heard::InTime
+            && (claims.has_opened(evidence, &one.gate)
+                && (is_enacted || one.gate != GateId::LifecycleAuthz.as_str()));
+        let is_over = is_enacted || claims.is_void(evidence);
+        one.asked_again = last_asked(&one.gate).is_some_and(|last| last > one.occurrence);
         one.stands = !(is_over || opened || claims.approvals.iter().any(is_past));
     }
     for gate in [GateId::CutAuthz, GateId::LifecycleAuthz].map(GateId::as_str) {
@@ -159,7 +183,8 @@ pub(super) fn refusals(
             _ => continue,
         };
         let is_refused = found.iter().any(|one| one.gate == gate && one.stands && one.heard == Heard::InTime);
-        if at == gate && !is_refused && !claims.is_void(evidence) {
+        let is_asked = asked_last.is_none_or(|last| last == gate);
+        if at == gate && is_asked && !is_refused && !is_enacted && !claims.is_void(evidence) {
             out.waits.push(gate.to_owned());
         }
     }
@@ -208,8 +233,9 @@ pub(super) fn said(verified: &Verified) -> String {
         (_, Some(one), _) if one.decision == "defer" => ", DEFERRED, not in force",
         (_, Some(_), _) => ", REFUSED, not in force",
         _ if verified.answer == Answer::Fails => ", DOES NOT HOLD",
-        (_, None, false) => ", not in force",
-        (_, None, true) => "",
+        (_, None, Some(false)) => ", not in force",
+        (_, None, None) => ", enacted by what is here; whether it is in force only the database says",
+        (_, None, Some(true)) => "",
     });
     let allowed = |one: &Allowed| {
         // the database's clock where it was asked; the signer's own proves nothing
@@ -226,8 +252,8 @@ pub(super) fn said(verified: &Verified) -> String {
     let refused = |one: &Refused| {
         let at = one.recorded_at.map(|at| format!(" at {at}")).unwrap_or_default();
         let heard = match one.heard {
-            Heard::InTime if one.stands => String::new(),
-            Heard::InTime => ", and it was asked again".to_owned(),
+            Heard::InTime if one.asked_again => ", and it was asked again".to_owned(),
+            Heard::InTime => String::new(),
             Heard::Late => ", when it was decided already".to_owned(),
             Heard::No => format!(" in {}, and nothing says that the run heard it", name(&one.approval)),
         };

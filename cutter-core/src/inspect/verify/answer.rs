@@ -62,7 +62,7 @@ pub struct Verification {
 }
 
 /// Failures (by the beginning of their names) that follow from others, wherever both are.
-const FOLLOWS: [(&str, &[&str]); 11] = [
+const FOLLOWS: [(&str, &[&str]); 12] = [
     (
         "verify.units.rows_digest",
         &[
@@ -91,6 +91,7 @@ const FOLLOWS: [(&str, &[&str]); 11] = [
     ("verify.statement.says", &["verify.approval.", "verify.source.", "verify.units."]),
     ("verify.statement.tables", &["verify.rows."]),
     ("verify.statement.documents", &["verify.documents."]),
+    ("verify.answers.filed", &["verify.approval."]),
 ];
 
 impl Verification {

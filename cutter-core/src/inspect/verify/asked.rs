@@ -38,6 +38,26 @@ pub struct AskSources<'a> {
     pub brought: &'a [String],
 }
 
+/// Every answer that the database took is filed as it was signed. One that its own place was given to a later
+/// one is replaced, not lost.
+#[must_use]
+pub fn answers_filed(documents: &[(String, String)], evidence: &RunEvidence, stored: &[StoredAsk]) -> Check {
+    let filed: BTreeSet<Digest> = documents.iter().map(|(_, text)| Digest::of(text.as_bytes())).collect();
+    let decided = evidence.approvals.iter().map(|a| (&a.approval_kb_id, a.sha256));
+    let mut gone: BTreeSet<&String> =
+        decided.filter(|(_, sha256)| !filed.contains(sha256)).map(|(path, _)| path).collect();
+    for ask in stored {
+        let is_replaced = |one: &StoredAnswer| {
+            let same = |other: &&StoredAnswer| other.answer.approval_kb_id == one.answer.approval_kb_id;
+            ask.answers.iter().filter(same).any(|other| filed.contains(&other.answer.sha256()))
+        };
+        let gone_of_it =
+            ask.answers.iter().filter(|one| !filed.contains(&one.answer.sha256()) && !is_replaced(one));
+        gone.extend(gone_of_it.map(|one| &one.answer.approval_kb_id));
+    }
+    Check::empty("verify.answers.filed", &gone.into_iter().collect::<Vec<_>>())
+}
+
 /// Judges each stored ask with its answers. `signature` gives what was found of the signature of a
 /// stored answer, as of when it was stored.
 #[must_use]

@@ -17,7 +17,7 @@ use crate::naming::DocumentName;
 use crate::port::ask::StoredAsk;
 use crate::port::evidence::{RunEvidence, StoredApproval};
 use crate::port::statement::StoredStatement;
-use crate::report::closing::{Closed, came_late, differences};
+use crate::report::closing::{Closed, came_late, differences, not_passed};
 use crate::statement::{PIN, Recorded, digest};
 
 /// Judges what a run that made a statement filed and fixed; nothing where it made none, or filed no final
@@ -38,6 +38,18 @@ pub fn closing(
     let wrong = in_the_final_report(claims, documents, text, (&statement.body, recorded), evidence, asks);
     checks.push(Check::empty("verify.documents.final", &wrong));
     checks
+}
+
+/// The report of each phase that passed says that it did: whatever an edited record says of its bytes.
+#[must_use]
+pub fn reports_pass(claims: &Claims, documents: &[(String, String)]) -> Check {
+    let wrong = |(path, text): &(String, String)| {
+        let phase = phase_of(path).filter(|phase| claims.has_passed(*phase))?;
+        let expected = not_passed(text, phase, &claims.run_id)?;
+        Some(format!("{}: expected {expected}", name_of(path)))
+    };
+    let wrong: Vec<String> = documents.iter().filter_map(wrong).collect();
+    Check::empty("verify.documents.say_pass", &wrong)
 }
 
 fn phase_of(path: &str) -> Option<Phase> {

@@ -64,8 +64,9 @@ pub fn standing(
     approvals: &[ApprovalFact],
 ) -> (Vec<Check>, Vec<NotChecked>) {
     let (mut checks, mut open) = (Vec::new(), Vec::new());
-    // those beside a consent are counted where their ask is judged
-    let signed = approvals.iter().filter(|fact| fact.place == 0).map(|fact| &fact.record);
+    // those beside a consent are counted where their ask is judged; what was not allowed opened nothing
+    let opens = |fact: &&ApprovalFact| fact.place == 0 && fact.record.decision == "approve";
+    let signed = approvals.iter().filter(opens).map(|fact| &fact.record);
     for record in signed.filter(|r| !r.fingerprint.is_empty()) {
         let id = format!("verify.approval.{}.{}.key_stood", record.gate, record.occurrence);
         let Some(taken) = taken else {
