@@ -63,6 +63,7 @@ fn names_on_lines_of_their_own() {
     assert_eq!(of("# One\n\nx\n\nr[b]\n\n# Two\n\ny\n\nr[c]\n# Three\n\nz\n"), ["h-two b", "h-three c"]);
     assert_eq!(of("# One\n\nr[d]\nx\n\n# Two\n\nr[e]\n"), ["h-one d", "h-two e"]);
     assert_eq!(of("# One\n\nx r[f]\n\n# Two\n\nr[g] y\nr[h\n"), [""; 0]);
+    assert_eq!(of("xr[k]\n\n# One\n\ny\n\n# Two\n\nz\n"), [""; 0]);
     assert_eq!(of("r[i]\n# One\n\n# Two\n\nr[j]"), ["h-one i", "h-two j"]);
 }
 

@@ -123,6 +123,8 @@ fn a_table_ends_at_its_third_border_or_the_second_before_an_empty_line() {
     found("=  =\n\nD\n---", &["h-first", "h-first/h-d", "h-last"]);
     let whole = "=  =\nA\n\nB\n---\n\nC\n=  =\nD\n=  =";
     found(whole, &["h-first", "h-last"]);
+    // nor in its rows, which go on behind an empty line
+    found("=  =\nA\n=  =\nB\n\nC\n---\n\nD\n=  =", &["h-first", "h-last"]);
     // at the end of the text
     cuts("A\n===\n\nx\n\nB\n===\n\n=  =\nB\n=  =\n", &["h-a", "h-b"]);
     cuts("A\n===\n\nx\n\nB\n===\n\n=  =\nB\n=  =", &["h-a", "h-b"]);
