@@ -378,3 +378,29 @@ pub(super) fn payload_digest<T: Serialize>(payload: &T) -> Result<Digest, Halt> 
 pub(super) fn drift_reason(dimension: &str) -> StopReason {
     Slug::from_words(dimension).map_or(StopReason::Internal, StopReason::Drift)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was observed is kept as it stands, and by its digest only where it is much.
+    #[test]
+    fn drift_is_kept_whole_or_in_short() {
+        let observed = |n: usize, long: &str| {
+            let difference = |i: usize| Difference {
+                dimension: format!("function.f{i}"),
+                expected: None,
+                observed: Some(long.to_owned()),
+            };
+            let differences: Vec<Difference> = (0..n).map(difference).collect();
+            let Halt::Stop(stop) = Halt::drift(&differences) else { panic!("drift stops") };
+            stop.observed["function.f0"].clone()
+        };
+        let rights = "a=X/b,".repeat(50);
+        assert_eq!(observed(1, &rights), rights);
+        assert_eq!(observed(20, &rights), rights);
+        assert_eq!(observed(21, &rights), drift::in_short(&rights));
+        assert!(drift::in_short(&rights).starts_with("sha256:") && drift::in_short(&rights).len() == 71);
+        assert_eq!(observed(200, "short"), "short");
+    }
+}

@@ -34,15 +34,3 @@ fn drift_of_many_dimensions_fits_the_record() {
     s.sign(&ask, ReviewVerdict::Approve);
     s.finish(&run_id);
 }
-
-/// Little drift is shown as it is, to its last byte.
-#[test]
-fn a_long_value_alone_is_shown_whole() {
-    let s = Scenario::new(970);
-    let (run_id, ask) = s.parked(Gate::Cut);
-    s.sign(&ask, ReviewVerdict::Approve);
-    let rights = "a=X/b,".repeat(50);
-    s.world.alter_function("iu_core.fn_more", &rights);
-    let stop = stopped(&s.resumed(&run_id));
-    assert_eq!(stop.observed["function.iu_core.fn_more"], rights);
-}
