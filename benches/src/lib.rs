@@ -12,12 +12,12 @@ use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cutter_core::address::DocumentId;
-use cutter_core::detect::Profiles;
-use cutter_core::mark::{MarkError, MarkLimits, Stop};
-use cutter_core::plan::{CutPlan, PlanError, PlanInput};
-use cutter_core::profile::Profile;
-use cutter_core::vocabulary::Vocabulary;
+use cutter_core::base::vocabulary::Vocabulary;
+use cutter_core::text::address::DocumentId;
+use cutter_core::text::detect::Profiles;
+use cutter_core::text::mark::{MarkError, MarkLimits, Stop};
+use cutter_core::text::plan::{CutPlan, PlanError, PlanInput};
+use cutter_core::text::profile::Profile;
 
 /// The environment variable that names the folder of documents.
 pub const CORPUS_VARIABLE: &str = "CUTTER_CORPUS";

@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use cutter_core::base::id::RunId;
 use cutter_core::driver::Ports;
-use cutter_core::id::RunId;
 use cutter_pg::login::Login;
 use cutter_tests::pg::{Counts, Ids, PgWorld};
 use futures_executor::block_on;

@@ -28,7 +28,7 @@ pub(crate) mod why;
 pub(crate) mod worker;
 
 use clap::Args;
-use cutter_core::id::RunId;
+use cutter_core::base::id::RunId;
 
 /// Which run.
 #[derive(Debug, Args)]

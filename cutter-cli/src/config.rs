@@ -16,9 +16,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use cutter_core::limits::ACTOR_MAX_BYTES;
+use cutter_core::base::limits::ACTOR_MAX_BYTES;
 use cutter_core::machine::run::Phase;
-use cutter_core::port::backup::BackupScope;
+use cutter_core::record::backup::BackupScope;
 use cutter_kb::object_store::KbUrl;
 use cutter_kb::openpgp::Fingerprint;
 use cutter_pg::dsn::Dsn;

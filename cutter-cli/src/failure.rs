@@ -2,9 +2,9 @@
 //! happened, which invariant, expected and observed, and the command to type next.
 
 use cutter_core::driver::DriveError;
-use cutter_core::gate::GateReport;
+use cutter_core::machine::stop::StopReason;
 use cutter_core::port::{PortError, PortErrorKind};
-use cutter_core::stop::StopReason;
+use cutter_core::record::check::GateReport;
 use serde::Serialize;
 
 use crate::exit_code::Exit;
@@ -181,7 +181,7 @@ impl From<DriveError> for Failure {
                 of(&StopReason::ReplayConflict, run_id.as_str(), what)
             }
             DriveError::Sidecar { run_id, error } => {
-                use cutter_core::sidecar::SidecarError;
+                use cutter_core::record::sidecar::SidecarError;
                 let reason = match error {
                     SidecarError::Newer { .. } => StopReason::StateNewer,
                     _ => StopReason::StateCorrupt,

@@ -2,7 +2,7 @@
 //!
 //! What people read goes out through [`people`]: hidden characters of whatever the text holds
 //! (documents, names, errors of other programs) become visible escapes
-//! ([`cutter_core::visible`]), and only what this process sealed itself (colours, names made
+//! ([`cutter_core::base::visible`]), and only what this process sealed itself (colours, names made
 //! safe) passes as it is. A seal is a random word, new with every process, so no stored text
 //! can carry one. Documents and JSON are exact wherever stdout is no terminal.
 
@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 
 use anstream::{AutoStream, ColorChoice};
 use anstyle::Style;
-use cutter_core::visible;
+use cutter_core::base::visible;
 use serde::Serialize;
 
 use crate::wire;

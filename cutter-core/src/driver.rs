@@ -17,6 +17,7 @@
 mod asks;
 mod authorize;
 mod backup_phase;
+mod choose;
 mod closeout_phase;
 mod create;
 mod cut_phases;
@@ -31,6 +32,7 @@ mod record;
 #[cfg(feature = "conformance")]
 pub mod rehearsal;
 mod requests;
+pub mod restore;
 mod resume;
 mod run;
 mod serve;
@@ -44,9 +46,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::approval::Ask;
-use crate::gate::GateReport;
-use crate::id::RunId;
+use crate::base::id::RunId;
 use crate::machine::run::GateId;
 use crate::port::PortError;
 use crate::port::backup::{BackupSource, BackupTarget};
@@ -55,12 +55,13 @@ use crate::port::environment::{Clock, IdSource, Observer};
 use crate::port::knowledge_base::KnowledgeBase;
 use crate::port::run_store::{LockHolder, RunStore};
 use crate::port::signer::{SignatureVerifier, Signer};
-use crate::sidecar::{Considered, Sidecar, SidecarError, StopRecord};
+use crate::record::approval::Ask;
+use crate::record::check::GateReport;
+use crate::record::sidecar::{Considered, Sidecar, SidecarError, StopRecord};
 
 pub use create::{NewRun, cut};
 pub use listen::{TooFew, approval_prefix};
 pub(crate) use listen::{expected_first, is_called, names_what_is_asked, rank, verdict_on};
-pub use plan_phases::plan_of;
 pub(crate) use policy::{allowed, observe};
 pub use policy::{founded_policy, policy_of};
 pub use record::check_history;
@@ -80,7 +81,7 @@ pub struct Ports {
     pub reader: Arc<dyn Reader>,
     /// Cuts and enacts.
     pub executor: Arc<dyn Executor>,
-    /// Stores decisions; `None` where another host does ([`crate::review`]), and this one waits for it.
+    /// Stores decisions; `None` where another host does ([`crate::operate::review`]), and this one waits for it.
     pub reviewer: Option<Arc<dyn Reviewer>>,
     /// Verifies.
     pub verifier: Arc<dyn Verifier>,
@@ -141,7 +142,7 @@ impl Interrupt for AtomicBool {
 /// then, and is not refused later.
 pub trait OwnGate: Send + Sync {
     /// The checks to append to the report of `gate`; none leaves the gate alone.
-    fn checks(&self, gate: GateId, sidecar: &Sidecar) -> Vec<crate::gate::Check>;
+    fn checks(&self, gate: GateId, sidecar: &Sidecar) -> Vec<crate::record::check::Check>;
 }
 
 /// Who drives: recorded with transitions, and in the lock while it is held.

@@ -12,23 +12,25 @@
 //! An embedder adds rules of its own with [`GateReport::push`]; they count as ours do.
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeMap;
 use alloc::format;
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
-use core::fmt;
 
-use serde::{Deserialize, Serialize};
-
-use crate::machine::run::GateId;
+use crate::base::clip::clip;
+use crate::record::check::Invariant;
 
 pub mod authorization;
 pub mod backlog;
 pub mod backup;
 pub mod closeout;
+pub mod command;
 pub mod cut_leg_a;
 pub mod cutplan;
+pub mod drift;
 mod effect;
+pub mod plan_of;
+pub mod staged;
+pub mod verified;
 pub use effect::ApprovedRows;
 pub mod grant_probe;
 pub mod leg_b_record;
@@ -40,183 +42,6 @@ pub mod stored_approval;
 pub mod structural_verify;
 pub mod void;
 pub mod write_verify;
-
-/// One invariant as it was judged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Check {
-    /// The invariant's id, say `mark.region_sha_matches`.
-    pub invariant: String,
-    /// What must be, for people.
-    pub expected: String,
-    /// What was seen, for people; `absent` if the fact was not there.
-    pub observed: String,
-    /// Does it hold?
-    pub ok: bool,
-}
-
-/// The longest text kept of an expected or observed value, in bytes.
-const VALUE_MAX_BYTES: usize = 400;
-/// What stands for a fact that was not there.
-pub const ABSENT: &str = "absent";
-
-impl Check {
-    /// A check whose verdict the caller computed.
-    pub fn new(invariant: &str, expected: impl fmt::Display, observed: impl fmt::Display, ok: bool) -> Self {
-        Self {
-            invariant: invariant.to_owned(),
-            expected: clip(&expected.to_string(), VALUE_MAX_BYTES),
-            observed: clip(&observed.to_string(), VALUE_MAX_BYTES),
-            ok,
-        }
-    }
-
-    /// Holds if both are equal.
-    pub fn equal<T: PartialEq + fmt::Display>(invariant: &str, expected: &T, observed: &T) -> Self {
-        Self::new(invariant, expected, observed, expected == observed)
-    }
-
-    /// Holds if the fact is there and equal.
-    pub fn equal_some<T: PartialEq + fmt::Display>(
-        invariant: &str,
-        expected: &T,
-        observed: Option<&T>,
-    ) -> Self {
-        match observed {
-            Some(observed) => Self::equal(invariant, expected, observed),
-            None => Self::new(invariant, expected, ABSENT, false),
-        }
-    }
-
-    /// Holds if `low <= observed <= high`.
-    #[must_use]
-    pub fn within(invariant: &str, low: u64, high: u64, observed: u64) -> Self {
-        Self::new(invariant, format!("{low} to {high}"), observed, (low..=high).contains(&observed))
-    }
-
-    /// Holds if nothing was found. Shows the first of what was.
-    pub fn empty<T: fmt::Display>(invariant: &str, found: &[T]) -> Self {
-        Self::new(invariant, "none", listed(found), found.is_empty())
-    }
-
-    /// Holds if the fact is true.
-    #[must_use]
-    pub fn truth(invariant: &str, observed: bool) -> Self {
-        Self::new(invariant, true, observed, observed)
-    }
-}
-
-/// The first few of a list with the number of the rest; `none` if it is empty.
-fn listed<T: fmt::Display>(found: &[T]) -> String {
-    const SHOWN: usize = 5;
-    if found.is_empty() {
-        return "none".to_owned();
-    }
-    let mut text = String::new();
-    for (i, item) in found.iter().take(SHOWN).enumerate() {
-        if i > 0 {
-            text.push_str(", ");
-        }
-        text.push_str(&clip(&item.to_string(), VALUE_MAX_BYTES / SHOWN - 4));
-    }
-    if found.len() > SHOWN {
-        text.push_str(&format!(" and {} more", found.len() - SHOWN));
-    }
-    text
-}
-
-/// At most `max` bytes of a text, cut between characters, with `…` where it was cut.
-pub(crate) fn clip(text: &str, max: usize) -> String {
-    if text.len() <= max {
-        return text.to_owned();
-    }
-    let mut end = max.saturating_sub('…'.len_utf8());
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    format!("{}…", text.get(..end).unwrap_or_default())
-}
-
-/// A gate's verdict: every invariant that was judged, in the gate's order.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GateReport {
-    /// Which gate.
-    pub gate: GateId,
-    /// All checks.
-    pub checks: Vec<Check>,
-}
-
-impl GateReport {
-    /// Puts checks under a gate's name.
-    #[must_use]
-    pub const fn new(gate: GateId, checks: Vec<Check>) -> Self {
-        Self { gate, checks }
-    }
-
-    /// Did everything hold? A report without checks did not: a gate that looked at nothing
-    /// has passed nothing.
-    #[must_use]
-    pub fn ok(&self) -> bool {
-        !self.checks.is_empty() && self.checks.iter().all(|c| c.ok)
-    }
-
-    /// The checks that did not hold, in order.
-    #[must_use]
-    pub fn failures(&self) -> Vec<&Check> {
-        self.checks.iter().filter(|c| !c.ok).collect()
-    }
-
-    /// Invariant → held, as the sidecar keeps it. An invariant that was judged twice held
-    /// only if it held both times.
-    #[must_use]
-    pub fn as_map(&self) -> BTreeMap<String, bool> {
-        let mut map = BTreeMap::new();
-        for check in &self.checks {
-            let held = map.entry(check.invariant.clone()).or_insert(true);
-            *held = *held && check.ok;
-        }
-        map
-    }
-
-    /// Appends a check, say an embedder's own rule.
-    pub fn push(&mut self, check: Check) {
-        self.checks.push(check);
-    }
-}
-
-/// One line for an operator: the gate, and each failed invariant with expected and observed.
-impl fmt::Display for GateReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.gate.as_str())?;
-        if self.ok() {
-            return write!(f, ": passed, {} invariants", self.checks.len());
-        }
-        write!(f, ": refused")?;
-        if self.checks.is_empty() {
-            write!(f, "; nothing was checked")?;
-        }
-        for c in self.checks.iter().filter(|c| !c.ok) {
-            write!(f, "; {}: expected {}, observed {}", c.invariant, c.expected, c.observed)?;
-        }
-        Ok(())
-    }
-}
-
-/// An invariant as data: the same id is sidecar key, row in the report and entry in the docs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Invariant {
-    /// Stable id, `<gate>.<what>`.
-    pub id: &'static str,
-    /// The gate that judges it.
-    pub gate: GateId,
-    /// What must hold, in one sentence.
-    pub what: &'static str,
-    /// Where the requirement stands.
-    pub clause: &'static str,
-}
-
-const fn invariant(id: &'static str, gate: GateId, what: &'static str, clause: &'static str) -> Invariant {
-    Invariant { id, gate, what, clause }
-}
 
 const PARTS: &[&[Invariant]] = &[
     source_pin::INVARIANTS,
@@ -294,7 +119,7 @@ pub fn invariants_markdown() -> String {
 
 /// Spoiled examples of a gate: which invariant was spoiled, and the report that came out.
 #[cfg(test)]
-pub(crate) type Spoiled = Vec<(&'static str, GateReport)>;
+pub(crate) type Spoiled = Vec<(&'static str, crate::record::check::GateReport)>;
 
 #[cfg(test)]
 macro_rules! spoilers {
@@ -314,6 +139,9 @@ pub(crate) use spoilers;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::run::GateId;
+    use crate::record::check::{Check, GateReport, VALUE_MAX_BYTES};
+    use alloc::string::ToString as _;
     use std::collections::{BTreeMap, BTreeSet};
 
     #[test]

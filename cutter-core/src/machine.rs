@@ -20,10 +20,13 @@
 //! # Ok::<(), cutter_core::machine::IllegalTransition>(())
 //! ```
 pub mod backlog;
+pub mod command;
 pub mod cut_request;
 pub mod graph;
 pub mod phase;
+pub mod retry;
 pub mod run;
+pub mod stop;
 pub mod work_item;
 
 use alloc::borrow::ToOwned;

@@ -7,20 +7,16 @@
 use alloc::string::String;
 use core::fmt;
 
-pub mod ask;
 pub mod backlog;
 pub mod backup;
 pub mod command_ledger;
 pub mod cut_request;
 pub mod database;
-pub mod effect;
 pub mod environment;
-pub mod evidence;
 pub mod knowledge_base;
 pub mod policy;
 pub mod run_store;
 pub mod signer;
-pub mod statement;
 pub mod work_queue;
 
 /// What kind of failure a port met: it decides who must act.
@@ -106,17 +102,3 @@ impl fmt::Display for PortErrorKind {
 
 /// The result of every port method.
 pub type PortResult<T> = Result<T, PortError>;
-
-/// The answer of a compare-and-set.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CasOutcome<T> {
-    /// Written now.
-    Applied,
-    /// Exactly this value stood there already.
-    AlreadyApplied,
-    /// Another value stands there.
-    Conflict {
-        /// What stands there.
-        found: T,
-    },
-}

@@ -8,10 +8,11 @@
 
 use alloc::string::String;
 
-use crate::limits::REPORT_MAX_LINES;
+use crate::base::limits::REPORT_MAX_LINES;
 
 pub(crate) mod closing;
 mod guard;
+pub mod naming;
 mod phase;
 mod request;
 mod shown;

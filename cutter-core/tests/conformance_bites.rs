@@ -5,20 +5,20 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cutter_core::conformance::database::DatabaseUnderTest;
-use cutter_core::conformance::{Fresh, database, knowledge_base, run_store};
-use cutter_core::digest::Digest;
-use cutter_core::id::RunId;
-use cutter_core::memory::{World, block_on};
-use cutter_core::port::ask::AskWrite;
-use cutter_core::port::database::{
-    Begun, EffectContext, EffectFacts, EffectRecord, Executor, ExecutorEffect, Fence, PendingEffect,
-    Registered, SourceRegistration, Verdict,
-};
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
+use cutter_core::port::database::{Begun, Executor, PendingEffect};
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
 use cutter_core::port::run_store::{Claim, LockHolder, RunLock, RunStore, StopRequest, StoredRevision};
-use cutter_core::port::statement::StatementSignature;
-use cutter_core::port::{CasOutcome, PortErrorKind, PortResult};
+use cutter_core::port::{PortErrorKind, PortResult};
+use cutter_core::record::ask::AskWrite;
+use cutter_core::record::effect::{EffectContext, EffectFacts, EffectRecord, ExecutorEffect, Verdict};
+use cutter_core::record::observed::{Fence, Registered, SourceRegistration};
+use cutter_core::record::stored_statement::StatementSignature;
+use cutter_core::testing::conformance::database::DatabaseUnderTest;
+use cutter_core::testing::conformance::{Fresh, database, knowledge_base, run_store};
+use cutter_core::testing::memory::{World, block_on};
 use uuid::Uuid;
 
 #[derive(Clone, Copy, PartialEq)]

@@ -3,21 +3,21 @@
 
 use std::sync::Arc;
 
-use cutter_core::conformance::backlog::BacklogUnderTest;
-use cutter_core::conformance::command_ledger::LedgerUnderTest;
-use cutter_core::conformance::cut_request::RequestsUnderTest;
-use cutter_core::conformance::database::DatabaseUnderTest;
-use cutter_core::conformance::policy::PolicyUnderTest;
-use cutter_core::conformance::signatures::SignaturesUnderTest;
-use cutter_core::conformance::work_queue::QueueUnderTest;
-use cutter_core::conformance::{
+use cutter_core::port::work_queue::WorkQueue;
+use cutter_core::testing::conformance::backlog::BacklogUnderTest;
+use cutter_core::testing::conformance::command_ledger::LedgerUnderTest;
+use cutter_core::testing::conformance::cut_request::RequestsUnderTest;
+use cutter_core::testing::conformance::database::DatabaseUnderTest;
+use cutter_core::testing::conformance::policy::PolicyUnderTest;
+use cutter_core::testing::conformance::signatures::SignaturesUnderTest;
+use cutter_core::testing::conformance::work_queue::QueueUnderTest;
+use cutter_core::testing::conformance::{
     ConformanceFailure, Fresh, backlog, backup, command_ledger, cut_request, database, environment,
     knowledge_base, policy, run_store, signatures, work_queue,
 };
-use cutter_core::memory::{BadSignature, Fault, FaultKind, MemoryWorkQueue, World, block_on};
-use cutter_core::port::work_queue::WorkQueue;
+use cutter_core::testing::memory::{BadSignature, Fault, FaultKind, MemoryWorkQueue, World, block_on};
 
-fn ports() -> cutter_core::memory::MemoryPorts {
+fn ports() -> cutter_core::testing::memory::MemoryPorts {
     World::new(11).process().ports()
 }
 

@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use cutter_core::address::DocumentId;
-use cutter_core::compare::{Class, Comparison, Outline, OutlineLine, UnitFact};
-use cutter_core::detect::Profiles;
-use cutter_core::mark::MarkLimits;
-use cutter_core::plan::{CutPlan, PlanInput};
-use cutter_core::vocabulary::Vocabulary;
+use cutter_core::base::vocabulary::Vocabulary;
+use cutter_core::text::address::DocumentId;
+use cutter_core::text::compare::{Class, Comparison, Outline, OutlineLine, UnitFact};
+use cutter_core::text::detect::Profiles;
+use cutter_core::text::mark::MarkLimits;
+use cutter_core::text::plan::{CutPlan, PlanInput};
 
 /// A file of the corpus; `None`, and a word about it, without a corpus.
 fn text(name: &str) -> Option<String> {

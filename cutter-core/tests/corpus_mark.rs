@@ -7,12 +7,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use cutter_core::address::{Address, DocumentId};
-use cutter_core::digest::Digest;
-use cutter_core::mark::{MarkError, MarkLimits};
-use cutter_core::plan::{CutPlan, PlanError, PlanInput, UnitTree};
-use cutter_core::profile::Profile;
-use cutter_core::vocabulary::Vocabulary;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::vocabulary::Vocabulary;
+use cutter_core::text::address::{Address, DocumentId};
+use cutter_core::text::mark::{MarkError, MarkLimits};
+use cutter_core::text::plan::{CutPlan, PlanError, PlanInput, UnitTree};
+use cutter_core::text::profile::Profile;
 
 fn files(folder: &Path, out: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {

@@ -6,13 +6,13 @@
 
 use std::path::Path;
 
-use cutter_core::address::DocumentId;
-use cutter_core::detect::Profiles;
-use cutter_core::digest::Digest;
-use cutter_core::mark::MarkLimits;
-use cutter_core::plan::{CutPlan, PlanInput};
-use cutter_core::profile::Profile;
-use cutter_core::vocabulary::Vocabulary;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::vocabulary::Vocabulary;
+use cutter_core::text::address::DocumentId;
+use cutter_core::text::detect::Profiles;
+use cutter_core::text::mark::MarkLimits;
+use cutter_core::text::plan::{CutPlan, PlanInput};
+use cutter_core::text::profile::Profile;
 
 fn plan(text: &[u8], profile: &Profile) -> CutPlan {
     CutPlan::build(&PlanInput {

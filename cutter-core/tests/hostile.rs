@@ -10,10 +10,10 @@ mod hostile;
 
 use std::time::{Duration, Instant};
 
-use cutter_core::address::DocumentId;
-use cutter_core::detect::Profiles;
-use cutter_core::mark::{MarkContext, MarkError, MarkLimits, body_region, check_partition, marker_for};
-use cutter_core::profile::{Format, Profile};
+use cutter_core::text::address::DocumentId;
+use cutter_core::text::detect::Profiles;
+use cutter_core::text::mark::{MarkContext, MarkError, MarkLimits, body_region, check_partition, marker_for};
+use cutter_core::text::profile::{Format, Profile};
 
 /// Texts of this part of the whole size are marked first.
 const SCALE: usize = 16;

@@ -7,13 +7,13 @@
 #[allow(unreachable_pub, dead_code)]
 mod hostile;
 
-use cutter_core::address::DocumentId;
-use cutter_core::compare::{Comparison, UnitFact};
-use cutter_core::detect::{Detection, Profiles};
-use cutter_core::mark::{MarkError, MarkLimits, Stop};
-use cutter_core::plan::{CutPlan, PlanError, PlanInput, UnitTree};
-use cutter_core::profile::{Format, Profile};
-use cutter_core::vocabulary::Vocabulary;
+use cutter_core::base::vocabulary::Vocabulary;
+use cutter_core::text::address::DocumentId;
+use cutter_core::text::compare::{Comparison, UnitFact};
+use cutter_core::text::detect::{Detection, Profiles};
+use cutter_core::text::mark::{MarkError, MarkLimits, Stop};
+use cutter_core::text::plan::{CutPlan, PlanError, PlanInput, UnitTree};
+use cutter_core::text::profile::{Format, Profile};
 use peak_alloc::PeakAlloc;
 
 #[global_allocator]

@@ -2,15 +2,18 @@
 //! happened; what tests do behind its back is seen.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use cutter_core::conformance::Case;
-use cutter_core::drift;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, MemoryPorts, Process, World, block_on, decipher};
-use cutter_core::port::backup::{BackupRequest, BackupScope};
-use cutter_core::port::database::{
-    Begun, EffectContext, EffectKey, EffectName, ExecutorEffect, Fence, ReviewVerdict, SweepWrite, UnitQuery,
-    UnitScope, Verdict,
-};
+use cutter_core::gate::drift;
+use cutter_core::port::database::Begun;
 use cutter_core::port::{PortError, PortErrorKind};
+use cutter_core::record::backup::{BackupRequest, BackupScope};
+use cutter_core::record::effect::{
+    EffectContext, EffectKey, EffectName, ExecutorEffect, ReviewVerdict, SweepWrite, Verdict,
+};
+use cutter_core::record::observed::{Fence, UnitQuery, UnitScope};
+use cutter_core::testing::conformance::Case;
+use cutter_core::testing::memory::{
+    Fault, FaultKind, FaultPlan, MemoryPorts, Process, World, block_on, decipher,
+};
 
 /// A driver in miniature: registers, fences, performs every effect or adopts it, files a
 /// document after each.
@@ -70,7 +73,7 @@ fn context(case: &Case, fence: &Fence, effect: EffectName) -> EffectContext {
         fence: fence.clone(),
         key: EffectKey { run_id: case.run_id(), effect, occurrence: 1 },
         effect_id: case.id(effect.as_str()),
-        payload_sha256: cutter_core::digest::Digest::of(effect.as_str().as_bytes()),
+        payload_sha256: cutter_core::base::digest::Digest::of(effect.as_str().as_bytes()),
         at: "2026-01-02T03:04:05Z".parse().unwrap(),
         actor: "operator".into(),
         deadline_ms: 1_000,
@@ -210,7 +213,7 @@ fn enacted_units_are_immutable_while_their_trigger_is_on() {
     let reader = process.ports().reader;
     let facts = block_on(reader.structural(case.id("change set"), &case.document_id, &[])).unwrap();
     assert_eq!((facts.hash_mismatches, facts.units), (1, 4));
-    assert_ne!(facts.region_sha, Some(cutter_core::digest::Digest::of(case.text.as_bytes())));
+    assert_ne!(facts.region_sha, Some(cutter_core::base::digest::Digest::of(case.text.as_bytes())));
     let query =
         UnitQuery { document_id: case.document_id, scope: UnitScope::Live, limit: 1, ..UnitQuery::default() };
     assert_eq!(block_on(reader.units(&query)).unwrap()[0].lifecycle_status, "enacted");

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use cutter_core::address::DocumentId;
-use cutter_core::detect::{Cost, Profiles};
-use cutter_core::mark::{MarkContext, MarkLimits, body_region, check_partition, marker_for};
+use cutter_core::text::address::DocumentId;
+use cutter_core::text::detect::{Cost, Profiles};
+use cutter_core::text::mark::{MarkContext, MarkLimits, body_region, check_partition, marker_for};
 
 fn corpus() -> Option<PathBuf> {
     let folder = std::env::var_os("CUTTER_CORPUS").map(PathBuf::from);

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use cutter_core::address::DocumentId;
-use cutter_core::detect::Profiles;
-use cutter_core::mark::MarkLimits;
-use cutter_core::plan::{CutPlan, PlanInput};
-use cutter_core::profile::Profile;
-use cutter_core::vocabulary::Vocabulary;
+use cutter_core::base::vocabulary::Vocabulary;
+use cutter_core::text::address::DocumentId;
+use cutter_core::text::detect::Profiles;
+use cutter_core::text::mark::MarkLimits;
+use cutter_core::text::plan::{CutPlan, PlanInput};
+use cutter_core::text::profile::Profile;
 
 /// The folder of real documents. `None`, said aloud, if `CUTTER_CORPUS` is not set.
 fn corpus() -> Option<PathBuf> {

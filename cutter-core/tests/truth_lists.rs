@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cutter_core::address::DocumentId;
-use cutter_core::mark::MarkLimits;
-use cutter_core::plan::{CutPlan, PlanInput};
-use cutter_core::profile::Profile;
-use cutter_core::vocabulary::Vocabulary;
+use cutter_core::base::vocabulary::Vocabulary;
+use cutter_core::text::address::DocumentId;
+use cutter_core::text::mark::MarkLimits;
+use cutter_core::text::plan::{CutPlan, PlanInput};
+use cutter_core::text::profile::Profile;
 
 /// Name below the article, and line.
 type Units = Vec<(String, usize)>;

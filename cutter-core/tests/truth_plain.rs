@@ -9,12 +9,12 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use cutter_core::address::DocumentId;
-use cutter_core::digest::Digest;
-use cutter_core::mark::MarkLimits;
-use cutter_core::plan::{CutPlan, PlanInput, PlanRow};
-use cutter_core::profile::Profile;
-use cutter_core::vocabulary::Vocabulary;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::vocabulary::Vocabulary;
+use cutter_core::text::address::DocumentId;
+use cutter_core::text::mark::MarkLimits;
+use cutter_core::text::plan::{CutPlan, PlanInput, PlanRow};
+use cutter_core::text::profile::Profile;
 
 /// The file, its profile and its name.
 const FILES: [(&str, &str, &str); 13] = [

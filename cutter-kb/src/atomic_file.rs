@@ -17,7 +17,7 @@ use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use cutter_core::digest::to_hex;
+use cutter_core::base::digest::to_hex;
 use cutter_core::port::PortErrorKind;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;

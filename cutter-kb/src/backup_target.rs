@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
-use cutter_core::digest::{Digest, Hasher};
+use cutter_core::base::digest::{Digest, Hasher};
 use cutter_core::port::PortErrorKind;
 
 use crate::atomic_file::{Folder, Placed, TempFile};

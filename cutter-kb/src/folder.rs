@@ -19,8 +19,9 @@
 use std::io::{BufRead as _, BufReader, Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 
-use cutter_core::digest::Digest;
-use cutter_core::port::{CasOutcome, PortErrorKind};
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::digest::Digest;
+use cutter_core::port::PortErrorKind;
 use rustix::fs::{FileType, OFlags};
 
 use crate::atomic_file::{Durability, Folder, Placed, check_name};

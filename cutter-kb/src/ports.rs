@@ -7,13 +7,16 @@
 use std::io::Write as _;
 
 use async_trait::async_trait;
-use cutter_core::digest::Digest;
-use cutter_core::id::RunId;
-use cutter_core::port::backup::{BackupBlob, BackupSink, BackupTarget, TargetFacts};
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
+use cutter_core::port::backup::{BackupSink, BackupTarget};
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
 use cutter_core::port::run_store::{Claim, LockHolder, RunLock, RunStore, StopRequest, StoredRevision};
-use cutter_core::port::signer::{SignatureFacts, SignatureVerifier};
-use cutter_core::port::{CasOutcome, PortError, PortErrorKind, PortResult};
+use cutter_core::port::signer::SignatureVerifier;
+use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::backup::{BackupBlob, TargetFacts};
+use cutter_core::record::signature::SignatureFacts;
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;

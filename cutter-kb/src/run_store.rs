@@ -18,8 +18,9 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use cutter_core::digest::Digest;
-use cutter_core::port::{CasOutcome, PortErrorKind};
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::digest::Digest;
+use cutter_core::port::PortErrorKind;
 use rustix::fs::FileType;
 use serde::{Deserialize, Serialize};
 

@@ -5,14 +5,14 @@ mod support;
 
 use std::sync::Arc;
 
-use cutter_core::conformance::signatures::SignaturesUnderTest;
-use cutter_core::conformance::{
-    Case, ConformanceFailure, Fresh, backup, knowledge_base, run_store, signatures,
-};
 use cutter_core::port::PortResult;
 use cutter_core::port::backup::BackupTarget;
 use cutter_core::port::knowledge_base::KnowledgeBase;
 use cutter_core::port::run_store::RunStore;
+use cutter_core::testing::conformance::signatures::SignaturesUnderTest;
+use cutter_core::testing::conformance::{
+    Case, ConformanceFailure, Fresh, backup, knowledge_base, run_store, signatures,
+};
 use cutter_kb::backup_target::FolderBackupTarget;
 use cutter_kb::folder::FolderKb;
 use cutter_kb::openpgp::{KeyKind, KeyPair, PublicKey, Recipient};

@@ -5,7 +5,7 @@ mod support;
 
 use std::io::Write;
 
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
 use cutter_kb::openpgp::{
     EncryptFacts, EncryptWriter, Fingerprint, KeyKind, KeyPair, OpenPgpError, PublicKey, Recipient,
     decrypt_stream,

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Barrier;
 
-use cutter_core::digest::Digest;
-use cutter_core::port::{CasOutcome, PortErrorKind};
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::digest::Digest;
+use cutter_core::port::PortErrorKind;
 use cutter_kb::atomic_file::{self, Placed};
 use cutter_kb::folder::{Append, Creation, FolderKb, Stamp};
 use proptest::prelude::*;

@@ -11,11 +11,12 @@ use std::time::{Duration, Instant};
 use ::object_store::ObjectStoreExt as _;
 use ::object_store::local::LocalFileSystem;
 use ::object_store::memory::InMemory;
-use cutter_core::digest::Digest;
-use cutter_core::id::{RunId, mint_v7};
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::{RunId, mint_v7};
+use cutter_core::port::PortErrorKind;
 use cutter_core::port::backup::BackupTarget as _;
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, KnowledgeBase as _};
-use cutter_core::port::{CasOutcome, PortErrorKind};
 use cutter_kb::object_store::{
     BackupReader, KbUrl, KbUrlError, ObjectBackupTarget, ObjectKb, Place, TimeLimits, create_race,
 };

@@ -1,13 +1,15 @@
 //! The folder adapters seen only through the core's ports, as the driver sees them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use cutter_core::digest::Digest;
-use cutter_core::id::{RunId, mint_v7};
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::{RunId, mint_v7};
+use cutter_core::port::PortErrorKind;
 use cutter_core::port::backup::BackupTarget;
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, KnowledgeBase};
 use cutter_core::port::run_store::{Claim, LockHolder, RunStore, StopRequest};
-use cutter_core::port::signer::{SignatureFacts, SignatureVerifier};
-use cutter_core::port::{CasOutcome, PortErrorKind};
+use cutter_core::port::signer::SignatureVerifier;
+use cutter_core::record::signature::SignatureFacts;
 use cutter_kb::backup_target::FolderBackupTarget;
 use cutter_kb::folder::FolderKb;
 use cutter_kb::openpgp::{KeyKind, KeyPair, Recipient};

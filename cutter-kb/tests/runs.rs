@@ -8,8 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
-use cutter_core::digest::Digest;
-use cutter_core::port::{CasOutcome, PortErrorKind};
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::digest::Digest;
+use cutter_core::port::PortErrorKind;
 use cutter_kb::backup_target::FolderBackupTarget;
 use cutter_kb::openpgp::{KeyKind, KeyPair, Recipient, decrypt_stream};
 use cutter_kb::run_store::{FileRunStore, LockOutcome, Put, RunLock};

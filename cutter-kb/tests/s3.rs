@@ -10,11 +10,12 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use cutter_core::digest::Digest;
-use cutter_core::id::{RunId, mint_v7};
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::{RunId, mint_v7};
+use cutter_core::port::PortErrorKind;
 use cutter_core::port::backup::BackupTarget as _;
 use cutter_core::port::knowledge_base::{CreateOutcome, KnowledgeBase as _};
-use cutter_core::port::{CasOutcome, PortErrorKind};
 use cutter_kb::object_store::{KbUrl, ObjectBackupTarget, ObjectKb, Place, TimeLimits, create_race};
 use cutter_kb::openpgp::{KeyKind, KeyPair};
 use futures_executor::block_on;
@@ -213,7 +214,7 @@ fn a_real_server_revises_and_backs_up_in_parts() {
         assert_eq!(kb.revise("d.md", 2, b"three").await.unwrap(), CasOutcome::Applied);
         assert_eq!(kb.read("d.md").await.unwrap().unwrap().revision, 3);
         let mut sink = target.begin(&run_id, 1).await.unwrap();
-        let mut hasher = cutter_core::digest::Hasher::new();
+        let mut hasher = cutter_core::base::digest::Hasher::new();
         for i in 0..35u8 {
             let chunk = vec![i; 1 << 20];
             hasher.update(&chunk);

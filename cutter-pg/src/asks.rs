@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use cutter_core::id::RunId;
+use cutter_core::base::id::RunId;
 use cutter_core::port::PortResult;
-use cutter_core::port::ask::{
+use cutter_core::record::ask::{
     AnswerWrite, AskWrite, DecisionWrite, OpenAsk, RunBegun, StoredAnswer, StoredAsk,
 };
-use cutter_core::port::database::Fence;
-use cutter_core::port::effect::ReviewVerdict;
-use cutter_core::port::signer::SignedText;
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::observed::Fence;
+use cutter_core::record::signature::SignedText;
 use jiff::Timestamp;
 use postgres::{Client, Row};
 use serde::de::DeserializeOwned;

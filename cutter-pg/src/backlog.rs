@@ -6,17 +6,17 @@ mod operate;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use cutter_core::backlog::{
-    ChangeSet, Decision, Dependency, Duty, Entry, HistoryRow, Signature, VerifyResult, timeline,
-};
-use cutter_core::id::RunId;
+use cutter_core::base::id::RunId;
 use cutter_core::machine::backlog::BacklogState;
 use cutter_core::port::backlog::{
     AbandonRequest, Backlog, BacklogQuery, BacklogRow, RequeueRequest, ReviewRequest, Standing, SweepBatch,
     check_limit,
 };
-use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::backlog::{
+    ChangeSet, Decision, Dependency, Duty, Entry, HistoryRow, Signature, VerifyResult, timeline,
+};
+use cutter_core::record::effect::ReviewVerdict;
 use postgres::types::ToSql;
 use postgres::{Client, GenericClient, IsolationLevel, Row};
 use uuid::Uuid;

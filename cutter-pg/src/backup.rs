@@ -25,8 +25,9 @@ pub(crate) mod tables;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use cutter_core::port::backup::{BackupRequest, BackupScope, BackupSource, BackupStream};
+use cutter_core::port::backup::{BackupSource, BackupStream};
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::backup::{BackupRequest, BackupScope};
 
 pub(crate) use self::document::{base_state, copy_failed, document_row, hash_section};
 pub(crate) use self::dump::{ToolRun, tool};

@@ -1,14 +1,16 @@
 //! The command ledger over PostgreSQL: claim and settlement are one definer function each, in one
 //! short transaction of `cutter_exec`; reads are `cutter_ro`'s.
 //!
-//! The functions judge as the core does ([`cutter_core::command::judge`]); a test compares them.
+//! The functions judge as the core does ([`cutter_core::gate::command::judge`]); a test compares them.
 //! Leases and delays run by the server's clock. A ledger has connections of its own, so that it
 //! never gets in the way of a run's fence.
 
 use async_trait::async_trait;
-use cutter_core::command::{Command, CommandKey, Judgement, PayloadConflict, Settlement};
-use cutter_core::port::command_ledger::{Attempt, Claim, Claimed, CommandEntry, CommandLedger, Lease};
+use cutter_core::gate::command::{Judgement, PayloadConflict};
+use cutter_core::port::command_ledger::{Attempt, Claim, Claimed, CommandLedger, Lease};
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::command::{Command, CommandKey, Settlement};
+use cutter_core::record::command_entry::CommandEntry;
 use jiff::Timestamp;
 use postgres::{GenericClient, Row};
 

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cutter_core::cut_request::{CutRequest, CutVerdict, ManifestFacts, Transition, same_document};
-use cutter_core::id::RunId;
+use cutter_core::base::id::RunId;
 use cutter_core::port::cut_request::{
     AddRequest, ApplyOutcome, CatchUp, Cleanup, CleanupReport, CopySource, CutRequests, OnRequest,
-    RequestOutcome, RequestQuery, Signal, StageMark, StagingRecord, StartCut, TakeSignals, VerifyCutOutcome,
-    VerifyMark,
+    RequestOutcome, RequestQuery, Signal, StageMark, StartCut, TakeSignals, VerifyCutOutcome, VerifyMark,
 };
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::cut_request::{CutRequest, CutVerdict, ManifestFacts, Transition, same_document};
+use cutter_core::record::staging::StagingRecord;
 use jiff::Timestamp;
 use postgres::Transaction;
 use postgres::types::ToSql;

@@ -18,12 +18,13 @@ use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use cutter_core::port::database::{Begun, PendingEffect, StructuralFacts};
-use cutter_core::port::effect::{
+use cutter_core::port::database::{Begun, PendingEffect};
+use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::effect::{
     EffectContext, EffectFacts, EffectName, EffectRecord, ExecutorEffect, ReviewWrite, Verdict,
     WriteVerifyWrite,
 };
-use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::observed::StructuralFacts;
 use postgres::Client;
 use uuid::Uuid;
 
@@ -113,7 +114,7 @@ impl Tx<'_> {
     /// Puts the status of the entry among the facts.
     pub(crate) fn put_status(&mut self, entry_id: Uuid) -> Result<(), PgError> {
         if let Some(status) = self.find_status(entry_id)? {
-            self.put(cutter_core::port::effect::fact::ENTRY_STATUS, status);
+            self.put(cutter_core::record::effect::fact::ENTRY_STATUS, status);
         }
         Ok(())
     }
@@ -245,7 +246,7 @@ fn write(
         return Err(ours("CUN01", format!("document {} was never registered", cx.fence.document_id)));
     }
     if let Some(record) = find_effect(client, &cx.key)? {
-        if cutter_core::command::same_payload(&record.payload_sha256, &cx.payload_sha256) {
+        if cutter_core::gate::command::same_payload(&record.payload_sha256, &cx.payload_sha256) {
             return Ok(Opened::Recorded(record));
         }
         return Err(conflict(format!(
@@ -270,7 +271,7 @@ fn write(
 fn observe(
     client: &mut Client,
     cx: &EffectContext,
-    survey_before: cutter_core::port::database::Survey,
+    survey_before: cutter_core::record::observed::Survey,
     mut values: BTreeMap<String, String>,
     structural: Option<StructuralFacts>,
     cache: &CatalogueCache,
@@ -281,8 +282,8 @@ fn observe(
     let survey_after = survey::survey(client, &cx.survey, cache)?;
     // Judged again inside leg A and enactment.
     let wants_grants = matches!(cx.key.effect, EffectName::LegA | EffectName::Enact);
-    if let Some(grants) = survey_after.0.get(cutter_core::drift::GRANTS).filter(|_| wants_grants) {
-        values.insert(cutter_core::port::effect::fact::GRANTS.to_owned(), grants.clone());
+    if let Some(grants) = survey_after.0.get(cutter_core::gate::drift::GRANTS).filter(|_| wants_grants) {
+        values.insert(cutter_core::record::effect::fact::GRANTS.to_owned(), grants.clone());
     }
     let principal = get(&client.query_typed_one("SELECT session_user::text", params![])?, 0)?;
     Ok(EffectFacts { survey_before, survey_after, principal, values, structural })

@@ -5,15 +5,16 @@ mod leg_a;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cutter_core::id::RunId;
-use cutter_core::port::ask::AskWrite;
-use cutter_core::port::database::{Begun, Executor, Fence, Registered, SourceRegistration};
-use cutter_core::port::effect::{
+use cutter_core::base::id::RunId;
+use cutter_core::port::database::{Begun, Executor};
+use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::ask::AskWrite;
+use cutter_core::record::effect::{
     EffectContext, EnactWrite, ExecutorEffect, LegBWrite, MarkWrite, Sg2RequestWrite, SignatureWrite,
     SweepWrite, VoidWrite, fact,
 };
-use cutter_core::port::statement::StatementSignature;
-use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::observed::{Fence, Registered, SourceRegistration};
+use cutter_core::record::stored_statement::StatementSignature;
 use postgres::Client;
 use uuid::Uuid;
 

@@ -1,10 +1,11 @@
 //! The policy's chain in the database: read by every login, appended to by the administrator.
 
 use async_trait::async_trait;
-use cutter_core::digest::Digest;
-use cutter_core::policy::{NewEvent, PolicyRecord, StoredEvent};
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::digest::Digest;
 use cutter_core::port::policy::PolicyStore;
-use cutter_core::port::{CasOutcome, PortError, PortErrorKind, PortResult};
+use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::policy::{NewEvent, PolicyRecord, StoredEvent};
 use postgres::Client;
 
 use crate::connection::{Connection, SessionSettings};

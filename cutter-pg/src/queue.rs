@@ -22,7 +22,7 @@ use cutter_core::port::work_queue::{
     Answer, Enqueued, ItemQuery, QueueStatistics, Retained, TakenOver, Wake, WorkQueue,
 };
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
-use cutter_core::queue::{
+use cutter_core::record::queue::{
     Attempt, Change, Failure, ItemId, Judgement, NewItem, Operation, Token, WorkItem, judge, unknown,
 };
 use jiff::Timestamp;

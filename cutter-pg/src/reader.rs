@@ -3,18 +3,20 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use cutter_core::digest::Digest;
-use cutter_core::id::RunId;
-use cutter_core::policy::PolicyRecord;
-use cutter_core::port::ask::{OpenAsk, StoredAsk};
-use cutter_core::port::database::{
-    CutState, EffectKey, EffectRecord, GrantSnapshot, PinMove, Reader, RunEvidence, RunRows, SourceFacts,
-    SourceVersionFacts, StoredApproval, StoredSignature, StructuralFacts, Survey, SurveyScope, UnitQuery,
-    UnitRow, UnitScope, VersionCut,
-};
-use cutter_core::port::statement::StoredStatement;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
+use cutter_core::base::vocabulary::Vocabulary;
+use cutter_core::port::database::Reader;
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
-use cutter_core::vocabulary::Vocabulary;
+use cutter_core::record::ask::{OpenAsk, StoredAsk};
+use cutter_core::record::effect::{EffectKey, EffectRecord};
+use cutter_core::record::evidence::{RunEvidence, RunRows, StoredApproval, StoredSignature};
+use cutter_core::record::observed::{
+    CutState, GrantSnapshot, PinMove, SourceFacts, SourceVersionFacts, StructuralFacts, Survey, SurveyScope,
+    UnitQuery, UnitRow, UnitScope, VersionCut,
+};
+use cutter_core::record::policy::PolicyRecord;
+use cutter_core::record::stored_statement::StoredStatement;
 use postgres::types::ToSql;
 use postgres::{Client, GenericClient, IsolationLevel};
 use uuid::Uuid;

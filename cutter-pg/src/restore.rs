@@ -16,9 +16,9 @@ mod scratch;
 use std::io::{Read, Write as _};
 use std::process::Stdio;
 
-use cutter_core::digest::Digest;
-use cutter_core::id::RunId;
-use cutter_core::port::backup::{BackupScope, TableSummary};
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
+use cutter_core::record::backup::{BackupScope, TableSummary};
 use postgres::Client;
 use serde::Serialize;
 

@@ -1,11 +1,11 @@
 //! The principal that stores a human's decision: `cutter_review`.
 
 use async_trait::async_trait;
-use cutter_core::id::RunId;
+use cutter_core::base::id::RunId;
 use cutter_core::port::PortResult;
-use cutter_core::port::ask::{AnswerWrite, DecisionWrite};
 use cutter_core::port::database::{Begun, Reviewer};
-use cutter_core::port::effect::{EffectContext, EffectName, ReviewVerdict, ReviewWrite};
+use cutter_core::record::ask::{AnswerWrite, DecisionWrite};
+use cutter_core::record::effect::{EffectContext, EffectName, ReviewVerdict, ReviewWrite};
 use uuid::Uuid;
 
 use crate::database::PgDatabase;

@@ -4,9 +4,9 @@
 use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use cutter_core::digest::Digest;
-use cutter_core::id::RunId;
-use cutter_core::port::effect::{EffectFacts, EffectKey, EffectName, EffectRecord, Verdict};
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
+use cutter_core::record::effect::{EffectFacts, EffectKey, EffectName, EffectRecord, Verdict};
 use jiff::Timestamp;
 use postgres::Row;
 use postgres::row::RowIndex;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cutter_core::port::database::RunRows;
+use cutter_core::record::evidence::RunRows;
 use postgres::GenericClient;
 use postgres::types::Json;
 use serde_json::Value;

@@ -29,11 +29,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cutter_core::id::RunId;
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::id::RunId;
 use cutter_core::port::run_store::{
     Beginning, Begun, Claim, LockHolder, RunLock, RunStore, StopRequest, StoredRevision,
 };
-use cutter_core::port::{CasOutcome, PortError, PortErrorKind, PortResult};
+use cutter_core::port::{PortError, PortErrorKind, PortResult};
 use postgres::Row;
 
 use self::answers::{PutClaim, Taken, asking, cas, holder_of, newest, revision_of, saved};

@@ -1,9 +1,9 @@
 //! The statement of a closed run, as rows.
 
 use cutter_core::port::PortResult;
-use cutter_core::port::database::Fence;
-use cutter_core::port::signer::Duty;
-use cutter_core::port::statement::{StatementSignature, StoredStatement};
+use cutter_core::record::observed::Fence;
+use cutter_core::record::signature::Duty;
+use cutter_core::record::stored_statement::{StatementSignature, StoredStatement};
 use postgres::Client;
 
 use crate::database::PgDatabase;

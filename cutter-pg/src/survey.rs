@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use cutter_core::drift;
-use cutter_core::port::database::{GrantFact, GrantSnapshot, StructuralFacts, Survey, SurveyScope};
+use cutter_core::gate::drift;
+use cutter_core::record::observed::{GrantFact, GrantSnapshot, StructuralFacts, Survey, SurveyScope};
 use postgres::GenericClient;
 use uuid::Uuid;
 

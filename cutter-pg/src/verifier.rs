@@ -2,9 +2,10 @@
 
 use async_trait::async_trait;
 use cutter_core::port::PortResult;
-use cutter_core::port::database::{Begun, Fence, Verifier};
-use cutter_core::port::effect::{EffectContext, WriteVerifyWrite, fact};
-use cutter_core::port::statement::StatementSignature;
+use cutter_core::port::database::{Begun, Verifier};
+use cutter_core::record::effect::{EffectContext, WriteVerifyWrite, fact};
+use cutter_core::record::observed::Fence;
+use cutter_core::record::stored_statement::StatementSignature;
 use uuid::Uuid;
 
 use crate::database::PgDatabase;

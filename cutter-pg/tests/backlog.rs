@@ -6,10 +6,10 @@ mod backlog_support;
 mod support;
 
 use backlog_support::*;
-use cutter_core::backlog::{Judgement, Operation, Refusal, judge};
 use cutter_core::machine::backlog::{BACKLOG, BacklogState as S};
 use cutter_core::port::PortErrorKind as K;
-use cutter_core::port::database::{EffectName as N, ExecutorEffect as E, ReviewVerdict};
+use cutter_core::record::backlog::{Judgement, Operation, Refusal, judge};
+use cutter_core::record::effect::{EffectName as N, ExecutorEffect as E, ReviewVerdict};
 use cutter_pg::login::Login;
 use postgres::Client;
 use support::{World, digest, id, refused, texts};

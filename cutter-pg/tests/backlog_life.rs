@@ -8,10 +8,11 @@ mod support;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use backlog_support::*;
-use cutter_core::backlog::{Judgement, Operation, judge};
 use cutter_core::machine::backlog::BacklogState as S;
 use cutter_core::port::PortErrorKind as K;
-use cutter_core::port::database::{Begun, EffectName as N, Executor, ExecutorEffect as E, Verdict, Verifier};
+use cutter_core::port::database::{Begun, Executor, Verifier};
+use cutter_core::record::backlog::{Judgement, Operation, judge};
+use cutter_core::record::effect::{EffectName as N, ExecutorEffect as E, Verdict};
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 use support::{DOCUMENT, World, digest, id, refused};

@@ -8,11 +8,11 @@ mod support;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use backlog_support::*;
-use cutter_core::backlog::audit;
 use cutter_core::machine::backlog::BacklogState as S;
 use cutter_core::port::PortErrorKind as K;
 use cutter_core::port::backlog::{Backlog, BacklogQuery, SweepBatch, sweep_all};
 use cutter_core::port::environment::{Clock, IdSource};
+use cutter_core::record::backlog::audit;
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 use jiff::Timestamp;

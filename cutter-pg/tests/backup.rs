@@ -8,9 +8,10 @@ use std::sync::{PoisonError, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use archive_fixture::{FOREIGN, RUN, archive, cut, database, eventful, request, source};
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
 use cutter_core::port::PortErrorKind;
-use cutter_core::port::backup::{BackupScope, BackupSource as _};
+use cutter_core::port::backup::BackupSource as _;
+use cutter_core::record::backup::BackupScope;
 use cutter_pg::login::Login;
 use cutter_pg::restore::inspect;
 use cutter_pg::testing::TestDatabase;

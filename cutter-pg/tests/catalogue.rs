@@ -3,7 +3,8 @@
 
 mod support;
 
-use cutter_core::port::database::{Reader, SurveyScope};
+use cutter_core::port::database::Reader;
+use cutter_core::record::observed::SurveyScope;
 use cutter_pg::login::Login;
 use cutter_pg::testing::TestServer;
 use futures_executor::block_on;
@@ -16,7 +17,7 @@ fn every_change_of_the_catalogue_shows_in_the_next_survey_and_probe() {
     let database = server.fresh_database();
     let port = port_of(&database);
     let scope = SurveyScope {
-        run_id: cutter_core::id::RunId::new("2026-05-20T10:11:12Z".parse().unwrap(), id()).unwrap(),
+        run_id: cutter_core::base::id::RunId::new("2026-05-20T10:11:12Z".parse().unwrap(), id()).unwrap(),
         document_id: DOCUMENT.to_owned(),
         entry_id: None,
         review_decision_id: None,

@@ -9,14 +9,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use cutter_core::command::{
-    Boundary, COMMAND, Command, CommandError, CommandHandler, CommandKind, CommandState, Executed, Executor,
-    FailureCode, How, Inquiry, Outcome, Receipt, Settlement, Standing, judge,
+use cutter_core::base::digest::Digest;
+use cutter_core::gate::command::{Standing, judge};
+use cutter_core::machine::command::{COMMAND, CommandState};
+use cutter_core::operate::command::{
+    Boundary, CommandError, CommandHandler, Executed, Executor, How, Inquiry,
 };
-use cutter_core::digest::Digest;
 use cutter_core::port::command_ledger::{Claim, CommandLedger, Lease};
 use cutter_core::port::environment::Clock;
 use cutter_core::port::{PortErrorKind, PortResult};
+use cutter_core::record::command::{Command, CommandKind, FailureCode, Outcome, Receipt, Settlement};
 use cutter_pg::PgLedger;
 use cutter_pg::login::Login;
 use cutter_pg::testing::{CommitProxy, Cut, TestDatabase, TestServer};

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use cutter_core::conformance::backlog::{self, BacklogUnderTest};
-use cutter_core::conformance::command_ledger::{self, LedgerUnderTest};
-use cutter_core::conformance::cut_request::{self, RequestsUnderTest};
-use cutter_core::conformance::database::{self, DatabaseUnderTest};
+use cutter_core::testing::conformance::backlog::{self, BacklogUnderTest};
+use cutter_core::testing::conformance::command_ledger::{self, LedgerUnderTest};
+use cutter_core::testing::conformance::cut_request::{self, RequestsUnderTest};
+use cutter_core::testing::conformance::database::{self, DatabaseUnderTest};
 use cutter_pg::backup::PgBackupSource;
 use cutter_pg::login::Login;
 use cutter_pg::testing::{CommitProxy, Cut, TestServer};

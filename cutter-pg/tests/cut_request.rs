@@ -7,12 +7,12 @@ mod support;
 
 use std::collections::BTreeMap;
 
-use cutter_core::cut_request::{
-    CutRequest, Judgement, ManifestFacts, MarkVerdict, Operation, Refusal, RunCommitted, SignalName, judge,
-};
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
 use cutter_core::machine::cut_request::{CUT_REQUEST, CutRequestStatus as S};
 use cutter_core::port::cut_request::CutRequests as _;
+use cutter_core::record::cut_request::{
+    CutRequest, Judgement, ManifestFacts, MarkVerdict, Operation, Refusal, RunCommitted, SignalName, judge,
+};
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 use postgres::Client;

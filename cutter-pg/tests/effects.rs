@@ -3,15 +3,16 @@
 
 mod support;
 
-use cutter_core::canonical;
-use cutter_core::digest::Digest;
-use cutter_core::drift;
-use cutter_core::plan::set_digest;
+use cutter_core::base::canonical;
+use cutter_core::base::digest::Digest;
+use cutter_core::gate::drift;
 use cutter_core::port::PortErrorKind as K;
-use cutter_core::port::database::{
-    EffectFacts, EffectName as N, Executor, ExecutorEffect as E, Reader, ReviewVerdict, Reviewer, UnitQuery,
-    UnitScope, Verdict, fact,
+use cutter_core::port::database::{Executor, Reader, Reviewer};
+use cutter_core::record::effect::{
+    EffectFacts, EffectName as N, ExecutorEffect as E, ReviewVerdict, Verdict, fact,
 };
+use cutter_core::record::observed::{UnitQuery, UnitScope};
+use cutter_core::text::plan::set_digest;
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 use support::{DOCUMENT, Run, World, digest, id, pending, recorded, refused, texts};
@@ -440,7 +441,7 @@ fn digests_of_the_survey_are_those_of_the_core() {
     let grants = block_on(world.port.grants()).unwrap();
     assert_eq!(Digest::of(&serde_json::to_vec(&grants).unwrap()).to_hex(), survey.0[drift::GRANTS]);
     let vocabulary = block_on(world.port.vocabulary()).unwrap();
-    assert_eq!(vocabulary, cutter_core::vocabulary::Vocabulary::default());
+    assert_eq!(vocabulary, cutter_core::base::vocabulary::Vocabulary::default());
     assert_eq!(vocabulary.digest().unwrap().to_hex(), survey.0[drift::VOCABULARY]);
     let migrations = cutter_pg::migrate::Migrator::shipped().unwrap().checksums_digest();
     assert_eq!(migrations, survey.0[drift::MIGRATIONS]);

@@ -6,7 +6,8 @@ mod support;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use cutter_core::port::database::{Reader, UnitQuery, UnitScope};
+use cutter_core::port::database::Reader;
+use cutter_core::record::observed::{UnitQuery, UnitScope};
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 use support::{DOCUMENT, World, port_of, texts};
@@ -128,8 +129,8 @@ fn scans_no_table_of_units(documents: usize, of_units: usize, units: usize) {
     run.do_leg_a();
     let void = run.void_write();
     run.commit(run.exec(
-        cutter_core::port::database::EffectName::Void,
-        cutter_core::port::database::ExecutorEffect::Void(void),
+        cutter_core::record::effect::EffectName::Void,
+        cutter_core::record::effect::ExecutorEffect::Void(void),
     ));
     let mut ro = world.database.client(Login::Ro);
     ro.query_one("SELECT cutter_governance.fn_base_state($1, 'none')", &[&DOCUMENT]).unwrap();

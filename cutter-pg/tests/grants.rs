@@ -307,7 +307,7 @@ fn the_probe_finds_each_thing_that_is_wrong() {
         ("GRANT TEMPORARY ON DATABASE {db} TO PUBLIC", "REVOKE TEMPORARY ON DATABASE {db} FROM PUBLIC"),
         ("GRANT CREATE ON SCHEMA public TO cutter_exec", "REVOKE CREATE ON SCHEMA public FROM cutter_exec"),
     ];
-    let bad = |probe: &cutter_core::port::database::GrantSnapshot| {
+    let bad = |probe: &cutter_core::record::observed::GrantSnapshot| {
         probe.facts.iter().filter(|fact| fact.wanted != fact.holds).count()
             + probe.public_execute.len()
             + probe.violations.len()

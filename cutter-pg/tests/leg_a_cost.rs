@@ -5,7 +5,7 @@ mod support;
 
 use std::time::{Duration, Instant};
 
-use cutter_core::port::database::{EffectName as N, ExecutorEffect as E, Verdict};
+use cutter_core::record::effect::{EffectName as N, ExecutorEffect as E, Verdict};
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 use postgres::binary_copy::BinaryCopyInWriter;

@@ -6,15 +6,15 @@ mod support;
 
 use std::sync::Arc;
 
-use cutter_core::conformance::policy::{PolicyUnderTest, run_all};
-use cutter_core::digest::Digest;
-use cutter_core::id::{RunId, mint_v7};
-use cutter_core::policy::{Change, Event, NewEvent};
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::{RunId, mint_v7};
 use cutter_core::port::PortErrorKind;
-use cutter_core::port::database::{EffectName, ExecutorEffect};
 use cutter_core::port::policy::PolicyStore as _;
 use cutter_core::port::run_store::RunStore as _;
-use cutter_core::port::signer::Duty;
+use cutter_core::record::effect::{EffectName, ExecutorEffect};
+use cutter_core::record::policy::{Change, Event, NewEvent};
+use cutter_core::record::signature::Duty;
+use cutter_core::testing::conformance::policy::{PolicyUnderTest, run_all};
 use cutter_pg::login::Login;
 use cutter_pg::policy::PgPolicyStore;
 use cutter_pg::testing::{TestDatabase, TestServer};

@@ -5,8 +5,8 @@ mod queue_support;
 
 use std::sync::Arc;
 
-use cutter_core::conformance::work_queue::{self, QueueUnderTest};
 use cutter_core::port::work_queue::WorkQueue;
+use cutter_core::testing::conformance::work_queue::{self, QueueUnderTest};
 use futures_executor::block_on;
 use queue_support::Stand;
 

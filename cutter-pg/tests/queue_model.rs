@@ -5,11 +5,11 @@ mod queue_support;
 
 use std::time::Duration;
 
-use cutter_core::memory::MemoryWorkQueue;
+use cutter_core::machine::retry::RetryPolicy;
 use cutter_core::port::PortResult;
 use cutter_core::port::work_queue::{ItemQuery, WorkQueue};
-use cutter_core::queue::{Failure, ItemId, NewItem, Token};
-use cutter_core::retry::RetryPolicy;
+use cutter_core::record::queue::{Failure, ItemId, NewItem, Token};
+use cutter_core::testing::memory::MemoryWorkQueue;
 use futures_executor::block_on;
 use queue_support::{Stand, start, worker};
 

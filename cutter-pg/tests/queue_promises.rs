@@ -8,11 +8,11 @@ use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::time::Duration;
 
+use cutter_core::machine::retry::{RetryDecision, RetryPolicy, decide};
 use cutter_core::machine::work_item::WorkItemState as S;
 use cutter_core::port::PortErrorKind;
 use cutter_core::port::work_queue::{Answer, Wake, WorkQueue};
-use cutter_core::queue::{Failure, NewItem, WorkItem};
-use cutter_core::retry::{RetryDecision, RetryPolicy, decide};
+use cutter_core::record::queue::{Failure, NewItem, WorkItem};
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 use jiff::Timestamp;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use cutter_core::machine::work_item::{WORK_ITEM, WorkItemState as S};
 use cutter_core::port::PortErrorKind;
 use cutter_core::port::work_queue::{Answer, Wake, WorkQueue};
-use cutter_core::queue::{NewItem, Token};
+use cutter_core::record::queue::{NewItem, Token};
 use cutter_pg::PgQueue;
 use cutter_pg::login::Login;
 use cutter_pg::testing::TestServer;

@@ -5,8 +5,9 @@
 mod support;
 
 use cutter_core::port::PortErrorKind as K;
-use cutter_core::port::database::{
-    EffectFacts, EffectName as N, Executor, ExecutorEffect as E, ReviewVerdict, Verdict, fact,
+use cutter_core::port::database::Executor;
+use cutter_core::record::effect::{
+    EffectFacts, EffectName as N, ExecutorEffect as E, ReviewVerdict, Verdict, fact,
 };
 use cutter_pg::login::Login;
 use futures_executor::block_on;
@@ -113,7 +114,7 @@ fn what_breaks_a_unit_breaks_the_whole_leg() {
     let source = world.register(3);
     let mut run = world.run(&source);
     run.up_to_sg1();
-    type Spoil = fn(&mut cutter_core::port::database::UnitWrite);
+    type Spoil = fn(&mut cutter_core::record::effect::UnitWrite);
     let cases: [(&str, Spoil, K); 7] = [
         ("bare prefix", |u| u.canonical_address = format!("{DOCUMENT}2/art-1"), K::Invalid),
         ("other document", |u| u.canonical_address = "Y/art-1".to_owned(), K::Invalid),

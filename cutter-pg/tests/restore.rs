@@ -6,8 +6,8 @@ mod archive_fixture;
 use archive_fixture::{
     Dropped, FOREIGN, RUN, archive, cut, database, eventful, exists, request, scratch_name, source,
 };
-use cutter_core::digest::Digest;
-use cutter_core::port::backup::BackupScope;
+use cutter_core::base::digest::Digest;
+use cutter_core::record::backup::BackupScope;
 use cutter_pg::backup::PgBackupSource;
 use cutter_pg::login::Login;
 use cutter_pg::restore::{RestoreError, inspect, restore_archive};

@@ -2,10 +2,11 @@
 //! verified or enacted, whoever writes the rows.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
 use cutter_core::port::PortErrorKind;
-use cutter_core::port::database::{
-    EffectName as N, Executor as _, ExecutorEffect as E, ReviewVerdict, ReviewWrite, UnitWrite, Verdict, fact,
+use cutter_core::port::database::Executor as _;
+use cutter_core::record::effect::{
+    EffectName as N, ExecutorEffect as E, ReviewVerdict, ReviewWrite, UnitWrite, Verdict, fact,
 };
 use cutter_pg::login::Login;
 use futures_executor::block_on;
@@ -75,13 +76,13 @@ fn there_is_no_digest_of_no_change_set_and_roots_are_those_of_the_tree() {
     let none: Option<String> =
         admin.query_one("SELECT cutter_governance.fn_rows_digest($1)", &[&support::id()]).unwrap().get(0);
     assert_eq!(none, None);
-    let mut tree = cutter_core::merkle::Tree::default();
+    let mut tree = cutter_core::base::merkle::Tree::default();
     let mut leaves: Vec<Vec<u8>> = Vec::new();
     for n in 0..70_u8 {
         let root: Vec<u8> =
             admin.query_one("SELECT cutter_governance.fn_merkle_root($1)", &[&leaves]).unwrap().get(0);
         assert_eq!(root, tree.root().as_bytes(), "{n} leaves");
-        let leaf = cutter_core::merkle::leaf(&[n]);
+        let leaf = cutter_core::base::merkle::leaf(&[n]);
         tree.push(leaf);
         leaves.push(leaf.as_bytes().to_vec());
     }

@@ -7,9 +7,10 @@ mod run_store_support;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use cutter_core::conformance::{Fresh, run_store};
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::port::PortErrorKind as K;
 use cutter_core::port::run_store::{Beginning, Claim, RunStore, StopRequest};
-use cutter_core::port::{CasOutcome, PortErrorKind as K};
+use cutter_core::testing::conformance::{Fresh, run_store};
 use cutter_pg::PgRunStore;
 use cutter_pg::login::Login;
 use cutter_pg::testing::{CommitProxy, Cut, TestServer};

@@ -8,8 +8,9 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::port::PortErrorKind as K;
 use cutter_core::port::run_store::RunStore;
-use cutter_core::port::{CasOutcome, PortErrorKind as K};
 use cutter_pg::PgRunStore;
 use cutter_pg::login::Login;
 use cutter_pg::testing::TestServer;

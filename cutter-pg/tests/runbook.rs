@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use archive_fixture::{
     Dropped, FOREIGN, RUN, archive, cut, database, eventful, request, scratch_name, source,
 };
-use cutter_core::port::backup::{BackupScope, BackupSummary};
+use cutter_core::record::backup::{BackupScope, BackupSummary};
 use cutter_pg::login::Login;
 use cutter_pg::restore::restore_archive;
 use cutter_pg::testing::TestDatabase;

@@ -138,7 +138,7 @@ fn a_draft_moves_only_with_its_log_row() {
 
 #[test]
 fn an_edit_of_a_draft_waits_for_the_end_of_its_run() {
-    use cutter_core::port::database::Verdict;
+    use cutter_core::record::effect::Verdict;
     let world = World::new();
     let source = world.register(1);
     let mut run = world.run(&source);

@@ -4,9 +4,10 @@
 
 use std::sync::Arc;
 
-use cutter_core::command::{Executed, How, Outcome};
-use cutter_core::limits::COMMAND_LEASE_MS;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, World, block_on};
+use cutter_core::base::limits::COMMAND_LEASE_MS;
+use cutter_core::operate::command::{Executed, How};
+use cutter_core::record::command::Outcome;
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, World, block_on};
 use cutter_examples::Result;
 use cutter_examples::commands::{
     CancelOrder, CreateDeployment, ExecutionAdapter, PlaceOrder, Provider, StopDeployment, boundary, worker,

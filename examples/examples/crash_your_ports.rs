@@ -3,11 +3,11 @@
 //! of every COMMIT, dies twice, dies at random, and compares what is left behind.
 //!
 //! Here the ports are those in memory. With others, `fresh` makes an empty database and an
-//! empty folder, and clock and identifiers come from [`cutter_core::memory`]: they must be
+//! empty folder, and clock and identifiers come from [`cutter_core::testing::memory`]: they must be
 //! equal in equal stories.
 
-use cutter_core::crash::{CrashWorld, Effort, Pairs, Step, crash_everywhere};
 use cutter_core::driver::{DriveError, Outcome, Ports};
+use cutter_core::testing::crash::{CrashWorld, Effort, Pairs, Step, crash_everywhere};
 use cutter_examples::{Result, Setup};
 
 /// One run through both gates.

@@ -1,7 +1,7 @@
 //! A dry run shows what a cut would do, and writes nothing anywhere but its own folder.
 
 use cutter_core::driver::Outcome;
-use cutter_core::sidecar::Mode;
+use cutter_core::record::sidecar::Mode;
 use cutter_examples::{Result, Setup};
 
 pub fn main() -> Result<()> {

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use cutter_core::driver::{Outcome, OwnGate, Ports};
-use cutter_core::gate::Check;
 use cutter_core::machine::run::GateId;
-use cutter_core::sidecar::Sidecar;
+use cutter_core::record::check::Check;
+use cutter_core::record::sidecar::Sidecar;
 use cutter_examples::{Result, Setup};
 
 /// This house cuts small documents only.

@@ -2,8 +2,8 @@
 //! next one finds what was committed by the identifiers that the record chose beforehand,
 //! adopts it, and goes on: the units exist once, the papers are those of one run.
 
-use cutter_core::crash::{FaultyPorts, Plan, Strike};
 use cutter_core::driver::Outcome;
+use cutter_core::testing::crash::{FaultyPorts, Plan, Strike};
 use cutter_examples::{Result, Setup};
 
 pub fn main() -> Result<()> {

@@ -18,8 +18,9 @@ pub mod provider;
 
 use std::sync::Arc;
 
-use cutter_core::command::{Boundary, Command, CommandError, Executor, InvalidCommand};
-use cutter_core::memory::Process;
+use cutter_core::operate::command::{Boundary, CommandError, Executor};
+use cutter_core::record::command::{Command, InvalidCommand};
+use cutter_core::testing::memory::Process;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 

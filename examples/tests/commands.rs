@@ -5,12 +5,13 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cutter_core::command::{Boundary, Command, CommandError, Executed, FailureCode, How, Outcome, RiskGate};
-use cutter_core::limits::COMMAND_LEASE_MS;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, Process, World, block_on};
+use cutter_core::base::limits::COMMAND_LEASE_MS;
+use cutter_core::machine::retry::RetryPolicy;
+use cutter_core::operate::command::{Boundary, CommandError, Executed, How, RiskGate};
 use cutter_core::port::command_ledger::CommandLedger;
 use cutter_core::port::{PortErrorKind, PortResult};
-use cutter_core::retry::RetryPolicy;
+use cutter_core::record::command::{Command, FailureCode, Outcome};
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, Process, World, block_on};
 use cutter_examples::commands::machine::{DEPLOYMENT, DeploymentState, ORDER, OrderState};
 use cutter_examples::commands::{
     CancelOrder, CreateDeployment, ExecutionAdapter, Mishap, PlaceOrder, Provider, StopDeployment, boundary,

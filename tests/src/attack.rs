@@ -4,8 +4,8 @@
 
 pub mod record;
 
-use cutter_core::canonical::to_canonical;
-use cutter_core::digest::Digest;
+use cutter_core::base::canonical::to_canonical;
+use cutter_core::base::digest::Digest;
 use serde_json::{Value, json};
 
 /// Who attacks, with what he has.

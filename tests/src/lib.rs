@@ -10,18 +10,18 @@ pub mod story;
 
 use std::collections::BTreeMap;
 
-use cutter_core::approval::{Ask, render_approval};
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{self, Caller, DriveError, Driven, NewRun, Outcome, Ports, ResumeOptions};
-use cutter_core::id::RunId;
-use cutter_core::memory::{FaultPlan, Process, World, block_on};
-use cutter_core::policy::Change;
-use cutter_core::port::database::SourceRegistration;
-use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::run_store::LockHolder;
-use cutter_core::profile::Profile;
-use cutter_core::settings::RunSettings;
-use cutter_core::sidecar::Mode;
+use cutter_core::record::approval::{Ask, render_approval};
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::observed::SourceRegistration;
+use cutter_core::record::policy::Change;
+use cutter_core::record::settings::RunSettings;
+use cutter_core::record::sidecar::Mode;
+use cutter_core::testing::memory::{FaultPlan, Process, World, block_on};
+use cutter_core::text::profile::Profile;
 use uuid::Uuid;
 
 /// The document that most scenarios cut.

@@ -3,23 +3,23 @@
 
 use std::collections::BTreeMap;
 
-use cutter_core::approval::FORMAT;
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
 use cutter_core::driver::{Ports, policy_of};
-use cutter_core::gate::Check;
-use cutter_core::inspect::verify::{
+use cutter_core::operate::inspect::verify::{
     self, ApprovalFact, Approvals, AskSources, DatabaseFacts, DocumentFact, Found, RecordFacts, documents,
     one_document_per_phase,
 };
-use cutter_core::inspect::{Claims, disagreements};
-use cutter_core::memory::block_on;
-use cutter_core::naming::RUNS_INDEX_PATH;
-use cutter_core::policy::Chain;
-use cutter_core::port::ask::{StoredAnswer, StoredAsk};
-use cutter_core::port::database::{UnitQuery, UnitScope};
-use cutter_core::port::signer::SignatureFacts;
-use cutter_core::port::statement::StoredStatement;
-use cutter_core::sidecar::{Sidecar, StopRecord};
+use cutter_core::operate::inspect::{Claims, disagreements};
+use cutter_core::record::approval::FORMAT;
+use cutter_core::record::ask::{StoredAnswer, StoredAsk};
+use cutter_core::record::check::Check;
+use cutter_core::record::observed::{UnitQuery, UnitScope};
+use cutter_core::record::policy::Chain;
+use cutter_core::record::sidecar::{Sidecar, StopRecord};
+use cutter_core::record::signature::SignatureFacts;
+use cutter_core::record::stored_statement::StoredStatement;
+use cutter_core::report::naming::RUNS_INDEX_PATH;
+use cutter_core::testing::memory::block_on;
 
 /// Everything that verify looks at.
 #[derive(Clone)]

@@ -5,18 +5,18 @@ mod kb;
 
 use std::collections::BTreeMap;
 
-use cutter_core::approval::{Ask, DRIFT_ACK, STOP_RESUME, VOID, render_approval};
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
+use cutter_core::driver::restore::{Copies, owed, recorded};
 use cutter_core::driver::{
     self, DriveError, Driven, Outcome, Ports, ResumeOptions, ask_for_stop, stop_kinds,
 };
-use cutter_core::id::RunId;
-use cutter_core::inspect::recover::unknown_to;
-use cutter_core::inspect::restore::{Copies, owed, recorded};
-use cutter_core::memory::block_on;
-use cutter_core::naming::EscalationKind;
-use cutter_core::port::effect::ReviewVerdict;
-use cutter_core::sidecar::{Sidecar, StopRecord};
+use cutter_core::operate::inspect::recover::unknown_to;
+use cutter_core::record::approval::{Ask, DRIFT_ACK, STOP_RESUME, VOID, render_approval};
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::sidecar::{Sidecar, StopRecord};
+use cutter_core::report::naming::EscalationKind;
+use cutter_core::testing::memory::block_on;
 
 pub use kb::{Meanwhile, SlowKnowledgeBase};
 
@@ -260,7 +260,8 @@ impl Scenario {
             assert_eq!(own(table), 1, "{table}");
         }
         assert_eq!(own("dot_pair_signature"), 2);
-        let index = self.world.document(cutter_core::naming::RUNS_INDEX_PATH).expect("the index stands");
+        let index =
+            self.world.document(cutter_core::report::naming::RUNS_INDEX_PATH).expect("the index stands");
         let index = String::from_utf8(index.bytes).expect("text");
         assert_eq!(index.lines().filter(|l| l.contains(run)).count(), 1);
         self.assert_documents_are_their_own(run_id);

@@ -1,13 +1,13 @@
 //! Stories for the crash tests: a run with its people, told as a function of the world.
 
-use cutter_core::crash::{CrashWorld, Step};
 use cutter_core::driver::{self, DriveError, Driven, Ports, ask_for_stop};
 use cutter_core::machine::run::{RunState, Stage};
-use cutter_core::memory::{World, block_on};
-use cutter_core::naming::EscalationKind;
-use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::environment::{Observer, Progress};
-use cutter_core::sidecar::{Sidecar, StopRecord};
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::sidecar::{Sidecar, StopRecord};
+use cutter_core::report::naming::EscalationKind;
+use cutter_core::testing::crash::{CrashWorld, Step};
+use cutter_core::testing::memory::{World, block_on};
 use serde_json::Value;
 
 use crate::{SMALL, Scenario, caller};
@@ -130,7 +130,7 @@ impl Story {
         }
     }
 
-    fn sign(self, scenario: &Scenario, ask: &cutter_core::approval::Ask, decision: ReviewVerdict) {
+    fn sign(self, scenario: &Scenario, ask: &cutter_core::record::approval::Ask, decision: ReviewVerdict) {
         let there = |path: &str| scenario.world.document(path).is_some();
         if there(&ask.request_path) && !there(&ask.approval_path) {
             scenario.sign(ask, decision);

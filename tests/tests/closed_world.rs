@@ -399,7 +399,7 @@ fn a_recorded_refusal_before_the_approval_that_was_used_is_a_failure() {
 impl Case {
     /// Changes the newest revision as somebody does who knows how its digest is made.
     fn forge_record(&self, change: impl FnOnce(&mut serde_json::Value)) {
-        use cutter_core::sidecar::Sidecar;
+        use cutter_core::record::sidecar::Sidecar;
         let folder = self.d.run_folder(&self.run_id).join("rev");
         let number = |p: &PathBuf| p.file_stem().unwrap().to_str().unwrap().parse::<u64>().unwrap_or(0);
         let newest =

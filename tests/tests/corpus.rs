@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
 use cutter_tests::cli::{Deployment, Ran, binary, corpus, finish, is_full};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use cutter_core::crash::{self, Call};
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{NewRun, Outcome, rehearsal};
-use cutter_core::id::RunId;
 use cutter_core::machine::run::Phase;
-use cutter_core::memory::block_on;
-use cutter_core::port::effect::ReviewVerdict;
-use cutter_core::sidecar::{Mode, PhaseResult, Sidecar};
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::sidecar::{Mode, PhaseResult, Sidecar};
+use cutter_core::testing::crash::{self, Call};
+use cutter_core::testing::memory::block_on;
 use cutter_tests::story::{Plot, Story};
 use cutter_tests::{Scenario, caller};
 

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use cutter_core::crash::{self, CrashReport, Plan, Reference, Schedule, Strike};
+use cutter_core::testing::crash::{self, CrashReport, Plan, Reference, Schedule, Strike};
 use cutter_tests::story::{Plot, Story};
 
 /// Every pair of calls, ten thousand random series: an hour of work.

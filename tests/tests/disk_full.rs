@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use cutter_core::sidecar::Sidecar;
+use cutter_core::record::sidecar::Sidecar;
 use cutter_tests::cli::{Deployment, Ran, UNITS, finish, law};
 
 /// Limits in blocks of 512 bytes: below any record, within the sidecar's growth, within the

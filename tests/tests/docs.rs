@@ -21,6 +21,8 @@ mod profiles;
 mod tidy;
 #[path = "docs/trust.rs"]
 mod trust;
+#[path = "docs/wings.rs"]
+mod wings;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -5,9 +5,9 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use cutter_core::naming::EscalationKind;
-use cutter_core::port::effect::ReviewVerdict;
-use cutter_core::sidecar::Mode;
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::sidecar::Mode;
+use cutter_core::report::naming::EscalationKind;
 use cutter_tests::Scenario;
 use cutter_tests::refusal::Gate;
 

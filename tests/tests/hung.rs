@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{self, Driven, NewRun, Outcome, Ports, ResumeOptions};
-use cutter_core::id::RunId;
 use cutter_core::port::PortResult;
-use cutter_core::port::ask::AskWrite;
-use cutter_core::port::database::{Begun, Executor, Fence, Registered, SourceRegistration};
-use cutter_core::port::effect::{EffectContext, EffectName, ExecutorEffect, ReviewVerdict};
-use cutter_core::port::statement::StatementSignature;
-use cutter_core::sidecar::Mode;
+use cutter_core::port::database::{Begun, Executor};
+use cutter_core::record::ask::AskWrite;
+use cutter_core::record::effect::{EffectContext, EffectName, ExecutorEffect, ReviewVerdict};
+use cutter_core::record::observed::{Fence, Registered, SourceRegistration};
+use cutter_core::record::sidecar::Mode;
+use cutter_core::record::stored_statement::StatementSignature;
 use cutter_pg::login::Login;
 use cutter_pg::testing::TestServer;
 use cutter_tests::pg::{PgWorld, caller, document_of};
@@ -101,7 +102,7 @@ fn a_statement_that_hangs_is_ended_with_the_cap_and_the_run_goes_on_when_time_is
     // passed caps are the sovereign's: a plain resume changes nothing
     let again = resume(&ports, &run_id);
     assert!(matches!(again.outcome, Outcome::Stopped(_)), "{:?}", again.outcome);
-    let kind = cutter_core::naming::EscalationKind::Resume;
+    let kind = cutter_core::report::naming::EscalationKind::Resume;
     let mut ask = driver::ask_for_stop(&driven.sidecar, stop, kind);
     ask.required.insert("granted_minutes".into(), "10".into());
     world.sign(&ask, ReviewVerdict::Approve);

@@ -4,20 +4,20 @@
 
 use std::collections::BTreeSet;
 
-use cutter_core::approval::{Approver, Ask};
-use cutter_core::canonical::{Appended, Settled};
-use cutter_core::digest::Digest;
+use cutter_core::base::canonical::{Appended, Settled};
+use cutter_core::base::digest::Digest;
 use cutter_core::driver::{Outcome, Ports, policy_of};
-use cutter_core::inspect::recover::unknown_to;
-use cutter_core::inspect::verify::{self, Approvals, Found, Taken};
-use cutter_core::inspect::{Summary, why};
-use cutter_core::policy::{self, Chain};
-use cutter_core::port::ask::{AnswerWrite, AskWrite, StoredAnswer, StoredAsk};
-use cutter_core::port::database::{RunEvidence, StoredApproval};
-use cutter_core::port::effect::ReviewVerdict;
+use cutter_core::operate::inspect::recover::unknown_to;
+use cutter_core::operate::inspect::verify::{self, Approvals, Found, Taken};
+use cutter_core::operate::inspect::{Summary, why};
 use cutter_core::port::run_store::LockHolder;
-use cutter_core::port::signer::SignatureFacts;
-use cutter_core::sidecar::{Mode, Sidecar, TransitionRecord};
+use cutter_core::record::approval::{Approver, Ask};
+use cutter_core::record::ask::{AnswerWrite, AskWrite, StoredAnswer, StoredAsk};
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::evidence::{RunEvidence, StoredApproval};
+use cutter_core::record::policy::{self, Chain};
+use cutter_core::record::sidecar::{Mode, Sidecar, TransitionRecord};
+use cutter_core::record::signature::SignatureFacts;
 use cutter_tests::Scenario;
 use cutter_tests::look::{Facts, gather, judge};
 use cutter_tests::refusal::Gate;

@@ -7,25 +7,26 @@ mod keeper;
 #[path = "interleavings/on_a_server.rs"]
 mod on_a_server;
 
+use cutter_core::gate::plan_of::plan_of;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use cutter_core::approval::Ask;
-use cutter_core::cut_request::{CutRequest, Standing, consistency};
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::mint_v7;
 use cutter_core::driver::{self, Caller, Outcome, Ports};
-use cutter_core::id::mint_v7;
+use cutter_core::gate::staged::PlanSettings;
 use cutter_core::machine::backlog::BacklogState;
 use cutter_core::machine::cut_request::CutRequestStatus as S;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, block_on};
-use cutter_core::plan::PlanSettings;
 use cutter_core::port::backlog::Backlog;
 use cutter_core::port::cut_request::{
     AddRequest, Asked, Cleanup, CopySource, CutRequests, OnRequest, StageMark, VerifyMark,
 };
-use cutter_core::port::effect::{EffectName, ReviewVerdict, Verdict};
-use cutter_core::settings::RunSettings;
-use cutter_core::sidecar::Sidecar;
+use cutter_core::record::approval::Ask;
+use cutter_core::record::cut_request::{CutRequest, Standing, consistency};
+use cutter_core::record::effect::{EffectName, ReviewVerdict, Verdict};
+use cutter_core::record::settings::RunSettings;
+use cutter_core::record::sidecar::Sidecar;
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, block_on};
 use cutter_pg::login::Login;
 use cutter_tests::Scenario;
 use cutter_tests::pg::PgWorld;
@@ -293,7 +294,7 @@ impl<L: Land> Stage<'_, L> {
         settings.publication_type = other.then(|| "standard".into());
         let vocabulary = block_on(ports.reader.vocabulary()).ok()?;
         let document_id = self.document_id(n);
-        let plan = driver::plan_of(&document_id, text.as_bytes(), &vocabulary, &settings).unwrap();
+        let plan = plan_of(&document_id, text.as_bytes(), &vocabulary, &settings).unwrap();
         let staged = PlanSettings {
             document_id,
             profile: settings.profile.clone(),

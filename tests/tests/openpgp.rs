@@ -9,7 +9,7 @@ mod support;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
 use cutter_pg::login::Login;
 use cutter_tests::cli::{Deployment, Ran, law};
 use serde_json::Value;

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use cutter_core::approval::render_approval;
-use cutter_core::port::effect::ReviewVerdict;
+use cutter_core::record::approval::render_approval;
+use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::report::asks_of_document;
 use cutter_pg::login::Login;
 use cutter_tests::attack::edited;

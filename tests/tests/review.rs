@@ -2,20 +2,21 @@
 //! and has nothing else. Neither alone gets anything done, and neither is believed by the other.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use cutter_core::approval::{Ask, field};
-use cutter_core::canonical::digest_of;
-use cutter_core::digest::Digest;
+use cutter_core::base::canonical::digest_of;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
+use cutter_core::base::key::refusal_id;
 use cutter_core::driver::{Driven, Outcome, Ports};
-use cutter_core::id::RunId;
-use cutter_core::inspect::recover::unknown_to;
-use cutter_core::key::refusal_id;
 use cutter_core::machine::run::GateId;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, block_on};
-use cutter_core::policy::Change;
+use cutter_core::operate::inspect::recover::unknown_to;
+use cutter_core::operate::review::{Outcome as Became, Review, ReviewPorts, Reviewed};
 use cutter_core::port::PortErrorKind;
-use cutter_core::port::ask::{AnswerWrite, DecisionWrite};
-use cutter_core::port::effect::ReviewVerdict::{self, Approve, Defer, Reject};
-use cutter_core::review::{Outcome as Became, Review, ReviewPorts, Reviewed};
+use cutter_core::record::approval::{Ask, field};
+use cutter_core::record::ask::{AnswerWrite, DecisionWrite};
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::effect::ReviewVerdict::{Approve, Defer, Reject};
+use cutter_core::record::policy::Change;
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, block_on};
 use cutter_tests::refusal::{Gate, asked, stopped};
 use cutter_tests::{SOVEREIGN, Scenario};
 use proptest::prelude::*;
@@ -451,9 +452,9 @@ fn a_stop_that_needs_a_decision_says_which_host_has_it() {
     let (run_id, _) = parked(&s, Gate::Cut);
     let stop = stopped(&s.stop(&run_id, "hold").unwrap());
     let ask = cutter_core::driver::ask_for_stop(
-        &cutter_core::sidecar::Sidecar::from_bytes(&s.world.sidecar(&run_id).unwrap().bytes).unwrap(),
+        &cutter_core::record::sidecar::Sidecar::from_bytes(&s.world.sidecar(&run_id).unwrap().bytes).unwrap(),
         &stop,
-        cutter_core::naming::EscalationKind::Resume,
+        cutter_core::report::naming::EscalationKind::Resume,
     );
     s.sign(&ask, Approve);
     let error = s.resume(&cutting(&s), &run_id).unwrap_err().to_string();

@@ -30,9 +30,9 @@ fn a_run_on_postgresql_and_folders_goes_through_both_gates_to_closeout() {
 
 #[test]
 fn a_run_whose_id_is_fixed_elsewhere_is_found_under_it() {
+    use cutter_core::base::id::RunId;
     use cutter_core::driver::{self, NewRun};
-    use cutter_core::id::RunId;
-    use cutter_core::sidecar::Mode;
+    use cutter_core::record::sidecar::Mode;
     use futures_executor::block_on;
 
     let scenario = Scenario::new(1);

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use cutter_core::crash::{self, CrashWorld, FaultyPorts, Plan, Reference, Schedule, Step, Strike};
 use cutter_core::driver::{DriveError, Outcome, Ports};
 use cutter_core::machine::run::{Phase, RunState, Stage};
-use cutter_core::memory::block_on;
-use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::run_store::RunStore;
-use cutter_core::sidecar::Sidecar;
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::sidecar::Sidecar;
+use cutter_core::testing::crash::{self, CrashWorld, FaultyPorts, Plan, Reference, Schedule, Step, Strike};
+use cutter_core::testing::memory::block_on;
 use cutter_pg::PgRunStore;
 use cutter_pg::login::Login;
 use cutter_pg::testing::{TestDatabase, TestServer};

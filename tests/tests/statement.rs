@@ -6,8 +6,8 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use cutter_core::digest::Digest;
-use cutter_core::statement::{PAYLOAD_TYPE, PREDICATE_TYPE, ROWS_V1, STATEMENT_TYPE};
+use cutter_core::base::digest::Digest;
+use cutter_core::record::statement::{PAYLOAD_TYPE, PREDICATE_TYPE, ROWS_V1, STATEMENT_TYPE};
 use cutter_pg::login::Login;
 use cutter_tests::cli::{Deployment, Ran, law};
 use serde_json::Value;

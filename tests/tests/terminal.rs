@@ -52,7 +52,7 @@ fn on_terminal(d: &Deployment, arguments: &[&str]) -> String {
     }
     // a terminal's own line ends
     let text = text.replace("\r\r\n", "\n").replace("\r\n", "\n");
-    let raw = text.chars().find(|&c| cutter_core::visible::is_hidden(c) && c != '\n' && c != '\t');
+    let raw = text.chars().find(|&c| cutter_core::base::visible::is_hidden(c) && c != '\n' && c != '\t');
     assert_eq!(raw, None, "{arguments:?}: {text:?}");
     text
 }

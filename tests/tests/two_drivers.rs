@@ -5,10 +5,10 @@
 use std::sync::{Arc, Barrier};
 use std::thread;
 
-use cutter_core::crash::{self, CrashWorld, FaultyPorts, Plan, Strike};
 use cutter_core::driver::{DriveError, Outcome};
 use cutter_core::machine::run::Stage;
-use cutter_core::port::effect::ReviewVerdict;
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::testing::crash::{self, CrashWorld, FaultyPorts, Plan, Strike};
 use cutter_tests::story::{Plot, Story, newest, snapshot};
 
 /// The call after the lock: load, lock, load.

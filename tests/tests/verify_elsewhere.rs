@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cutter_core::naming::RUNS_INDEX_PATH;
+use cutter_core::report::naming::RUNS_INDEX_PATH;
 use cutter_pg::login::Login;
 use cutter_tests::cli::{Deployment, Ran, command_at, finish, law};
 

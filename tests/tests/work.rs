@@ -12,22 +12,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{DriveError, Interrupt, Outcome, Ports, ServeError};
-use cutter_core::fleet::{
+use cutter_core::gate::staged::PlanSettings;
+use cutter_core::machine::work_item::WorkItemState as S;
+use cutter_core::operate::fleet::{
     CutJob, DOCUMENT_GATE, Disposition, Job, RunRisk, Watch, Worked, disposition, run_behind, settle,
     stop_cancelled, work_on,
 };
-use cutter_core::id::RunId;
-use cutter_core::machine::work_item::WorkItemState as S;
-use cutter_core::memory::{FaultPlan, MemoryWorkQueue, World, block_on};
-use cutter_core::plan::PlanSettings;
 use cutter_core::port::cut_request::CutRequests;
-use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::work_queue::{Answer, WorkQueue, admit};
 use cutter_core::port::{PortError, PortErrorKind};
-use cutter_core::queue::{FailureKind, ItemId, WorkItem};
-use cutter_core::sidecar::Mode;
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::queue::{FailureKind, ItemId, WorkItem};
+use cutter_core::record::sidecar::Mode;
+use cutter_core::testing::memory::{FaultPlan, MemoryWorkQueue, World, block_on};
 use cutter_tests::{DOCUMENT, SMALL, Scenario, caller};
 use uuid::Uuid;
 
@@ -326,13 +326,13 @@ fn jobs_read_back_as_they_were_written_and_ask_once() {
         plan: PlanSettings { document_id: "D".repeat(190), ..plan_of(&jobs[0]) },
         ..cut_of(&jobs[0])
     }));
-    assert!(long.key().len() <= cutter_core::queue::KEY_MAX_BYTES, "{}", long.key());
-    let foreign = cutter_core::queue::NewItem::new("k", "laundry", *b"{}").unwrap();
+    assert!(long.key().len() <= cutter_core::record::queue::KEY_MAX_BYTES, "{}", long.key());
+    let foreign = cutter_core::record::queue::NewItem::new("k", "laundry", *b"{}").unwrap();
     let foreign = foreign.queued(ItemId(9), shop.world().now());
     assert!(Job::of(&foreign).is_none());
     let Disposition::Fail(failure) = shop.work(&foreign).disposition else { panic!() };
     assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Permanent, "item_kind"));
-    let broken = cutter_core::queue::NewItem::new("k", "run", *b"{\"run_id\": 3}").unwrap();
+    let broken = cutter_core::record::queue::NewItem::new("k", "run", *b"{\"run_id\": 3}").unwrap();
     let broken = broken.queued(ItemId(9), shop.world().now());
     let Disposition::Fail(failure) = shop.work(&broken).disposition else { panic!() };
     assert_eq!((failure.kind, failure.code.as_str()), (FailureKind::Permanent, "item_payload"));

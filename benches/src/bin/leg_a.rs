@@ -12,8 +12,8 @@ use std::time::{Duration, SystemTime};
 
 use cutter_benches::measured::{Pairs, ROUNDS, median, milliseconds, timed};
 use cutter_benches::pg::{argument, fresh_id};
-use cutter_core::key::{RowLabel, unit_id};
-use cutter_core::port::effect::LegAWrite;
+use cutter_core::base::key::{RowLabel, unit_id};
+use cutter_core::record::effect::LegAWrite;
 use cutter_pg::login::Login;
 use cutter_pg::testing::TestServer;
 use cutter_tests::pg::{Ids, PgWorld, RunTimes, document_of};
@@ -101,7 +101,7 @@ fn copy(admin: &mut Client, write: &LegAWrite, document: &str, version: uuid::Uu
                 &write.entry_id,
                 &write.approval_id,
                 &write.review_decision_id,
-                &cutter_core::digest::Digest::of(set.as_bytes()).to_hex(),
+                &cutter_core::base::digest::Digest::of(set.as_bytes()).to_hex(),
                 &"a".repeat(64),
                 &(write.units.len() as i64),
                 &version,

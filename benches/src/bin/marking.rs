@@ -4,11 +4,11 @@
 //! `CUTTER_CORPUS=folder cargo run --release -p cutter-benches --bin marking [-- --check]`
 
 use cutter_benches::{Corpus, Failure, Planner, hostile, judge, paired, speed, timed};
-use cutter_core::detect::Profiles;
-use cutter_core::digest::Digest;
-use cutter_core::mark::MarkError;
-use cutter_core::plan::PlanError;
-use cutter_core::profile::{Format, Profile};
+use cutter_core::base::digest::Digest;
+use cutter_core::text::detect::Profiles;
+use cutter_core::text::mark::MarkError;
+use cutter_core::text::plan::PlanError;
+use cutter_core::text::profile::{Format, Profile};
 use text_splitter::{ChunkConfig, MarkdownSplitter};
 
 /// Pairs per comparison.

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use cutter_benches::{Corpus, Document, Failure, Planner, timed};
-use cutter_core::address::DocumentId;
-use cutter_core::detect::{Confidence, Cost};
-use cutter_core::mark::{MarkContext, MarkLimits, body_region, marker_for};
+use cutter_core::text::address::DocumentId;
+use cutter_core::text::detect::{Confidence, Cost};
+use cutter_core::text::mark::{MarkContext, MarkLimits, body_region, marker_for};
 
 /// What is summed over the files of one collection and profile.
 #[derive(Default)]

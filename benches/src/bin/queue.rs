@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use cutter_benches::pg::{argument, has};
 use cutter_core::machine::work_item::WorkItemState;
 use cutter_core::port::work_queue::{Answer, WorkQueue};
-use cutter_core::queue::{ItemId, NewItem, Token};
+use cutter_core::record::queue::{ItemId, NewItem, Token};
 use cutter_pg::PgQueue;
 use cutter_pg::login::Login;
 use cutter_pg::testing::{TestDatabase, TestServer};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use cutter_core::policy::{Chain, Change};
+use cutter_core::record::policy::{Chain, Change};
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -127,7 +127,7 @@ pub(crate) fn run(cx: &Context, args: &ApproverArgs) -> Outcome {
 fn list(cx: &Context, config: &Config) -> Outcome {
     let chain = wire::policy::chain(config)?;
     let now = chain.now();
-    let standing = |k: &cutter_core::policy::PolicyKey| match (k.is_active, k.compromised_since) {
+    let standing = |k: &cutter_core::record::policy::PolicyKey| match (k.is_active, k.compromised_since) {
         (_, Some(since)) => format!("compromised since {since}"),
         (true, None) => "may approve".to_owned(),
         (false, None) => "approves nothing".to_owned(),

@@ -5,8 +5,8 @@ use std::io::{Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use cutter_core::port::backup::TableSummary;
-use cutter_core::sidecar::{BackupRecord, Sidecar};
+use cutter_core::record::backup::TableSummary;
+use cutter_core::record::sidecar::{BackupRecord, Sidecar};
 use cutter_kb::openpgp::{DecryptFacts, decrypt_stream};
 use cutter_pg::restore::{self, RestoreError};
 use serde_json::json;
@@ -229,9 +229,9 @@ fn restore(cx: &Context, config: &Config, args: &RestoreArgs) -> Outcome {
     cx.out.result(people, &machine)
 }
 
-fn hash(file: File, record: &BackupRecord) -> Result<cutter_core::digest::Digest, Failure> {
+fn hash(file: File, record: &BackupRecord) -> Result<cutter_core::base::digest::Digest, Failure> {
     use std::io::Read as _;
-    let mut hasher = cutter_core::digest::Hasher::new();
+    let mut hasher = cutter_core::base::digest::Hasher::new();
     let mut reader = std::io::BufReader::new(file);
     let mut chunk = vec![0; 64 * 1024];
     loop {

@@ -1,7 +1,8 @@
 //! `cutter db`: the database as such.
 
 use clap::{Args, Subcommand};
-use cutter_core::port::database::{GrantFact, GrantSnapshot, Reader as _};
+use cutter_core::port::database::Reader as _;
+use cutter_core::record::observed::{GrantFact, GrantSnapshot};
 use cutter_pg::cluster::ClusterStatus;
 use cutter_pg::connection::{Connection, SessionSettings};
 use cutter_pg::dsn::Dsn;

@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
+use cutter_core::base::limits;
 use cutter_core::driver::{Driven, Outcome as Driver};
-use cutter_core::id::RunId;
-use cutter_core::inspect::asked::Purpose;
-use cutter_core::inspect::{Summary, document_id_of_file_name};
-use cutter_core::limits;
-use cutter_core::port::effect::ReviewVerdict;
+use cutter_core::operate::inspect::asked::Purpose;
+use cutter_core::operate::inspect::{Summary, document_id_of_file_name};
+use cutter_core::record::effect::ReviewVerdict;
 use futures_executor::block_on;
 use serde_json::json;
 

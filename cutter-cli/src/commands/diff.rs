@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use anstyle::Style;
 use clap::{Args, ValueEnum};
-use cutter_core::compare::{Class, Comparison, Entry, Outline, UnitFact};
+use cutter_core::text::compare::{Class, Comparison, Entry, Outline, UnitFact};
 use serde::Serialize;
 use serde_json::{Value, json};
 use similar::TextDiff;

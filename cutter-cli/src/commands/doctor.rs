@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use cutter_core::driver::founded_policy;
-use cutter_core::naming::LAWS_ROOT;
 use cutter_core::port::database::Reader as _;
+use cutter_core::report::naming::LAWS_ROOT;
 use cutter_kb::object_store::{KbUrl, create_race};
 use cutter_kb::run_store::FileRunStore;
 use cutter_pg::cluster::ClusterStatus;

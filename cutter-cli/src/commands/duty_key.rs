@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use clap::{Args, Subcommand, ValueEnum};
-use cutter_core::policy::Change;
-use cutter_core::port::signer::Duty;
+use cutter_core::record::policy::Change;
+use cutter_core::record::signature::Duty;
 use serde_json::json;
 
 use crate::app::Context;

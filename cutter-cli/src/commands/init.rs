@@ -4,7 +4,7 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use cutter_core::policy::Change;
+use cutter_core::record::policy::Change;
 use cutter_kb::openpgp::{KeyKind, KeyPair};
 use serde_json::json;
 

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
-use cutter_core::approval::{VOID, field, parse_field};
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
 use cutter_core::driver::approval_prefix;
-use cutter_core::id::RunId;
-use cutter_core::inspect::restore::{Copies, owed, owed_report, own_folder, recorded};
+use cutter_core::driver::restore::{Copies, owed, owed_report, own_folder, recorded};
 use cutter_core::machine::run::GateId;
 use cutter_core::port::database::Reader as _;
 use cutter_core::port::knowledge_base::{CreateOutcome, Document};
-use cutter_core::port::signer::SignatureFacts;
-use cutter_core::sidecar::Sidecar;
+use cutter_core::record::approval::{VOID, field, parse_field};
+use cutter_core::record::sidecar::Sidecar;
+use cutter_core::record::signature::SignatureFacts;
 use futures_executor::block_on;
 use serde::Serialize;
 

@@ -3,13 +3,14 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use cutter_core::address::{Address, DocumentId};
-use cutter_core::digest::Digest;
-use cutter_core::inspect::document_id_of_file_name;
-use cutter_core::limits;
-use cutter_core::mark::{Duplicate, ManifestMarker, MarkError, MarkLimits, Marker, Stop};
-use cutter_core::plan::{CutPlan, PlanError, PlanInput, PlanRow, PlanSettings, UnitTree};
-use cutter_core::vocabulary::Vocabulary;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::limits;
+use cutter_core::base::vocabulary::Vocabulary;
+use cutter_core::gate::staged::PlanSettings;
+use cutter_core::operate::inspect::document_id_of_file_name;
+use cutter_core::text::address::{Address, DocumentId};
+use cutter_core::text::mark::{Duplicate, ManifestMarker, MarkError, MarkLimits, Marker, Stop};
+use cutter_core::text::plan::{CutPlan, PlanError, PlanInput, PlanRow, UnitTree};
 use serde::Serialize;
 use serde_json::{Value, json};
 

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand, ValueEnum};
-use cutter_core::approval::SignaturePolicy;
-use cutter_core::limits::POLICY_EVENT_MAX_BYTES;
+use cutter_core::base::limits::POLICY_EVENT_MAX_BYTES;
 use cutter_core::machine::run::GateId;
-use cutter_core::policy::{Chain, Change};
+use cutter_core::record::approval::SignaturePolicy;
+use cutter_core::record::policy::{Chain, Change};
 use serde_json::json;
 
 use crate::app::Context;

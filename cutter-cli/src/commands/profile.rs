@@ -8,8 +8,8 @@ pub(crate) use choose::{AUTO, Chosen, Depth, choose};
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use cutter_core::limits;
-use cutter_core::profile::{Format, PROFILE_SCHEMA_PAGE, Profile};
+use cutter_core::base::limits;
+use cutter_core::text::profile::{Format, PROFILE_SCHEMA_PAGE, Profile};
 use serde_json::json;
 
 use crate::app::Context;

@@ -7,7 +7,7 @@ mod stats;
 
 use clap::{Args, Subcommand};
 use cutter_core::port::work_queue::WorkQueue as _;
-use cutter_core::queue::{ItemId, WorkItem};
+use cutter_core::record::queue::{ItemId, WorkItem};
 use cutter_pg::PgQueue;
 use cutter_pg::login::Login;
 use futures_executor::block_on;

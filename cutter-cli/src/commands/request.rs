@@ -10,11 +10,11 @@ mod work;
 use std::sync::Arc;
 
 use clap::{Args, Subcommand};
-use cutter_core::cut_request::{CutRequest, next_commands};
 use cutter_core::driver::ServeError;
 use cutter_core::port::cut_request::{Asked, CutRequests, OnRequest, RequestOutcome};
 use cutter_core::port::database::Reader as _;
 use cutter_core::port::{PortError, PortErrorKind};
+use cutter_core::record::cut_request::{CutRequest, next_commands};
 use cutter_pg::PgDatabase;
 use cutter_pg::login::Login;
 use futures_executor::block_on;

@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use cutter_core::address::DocumentId;
-use cutter_core::digest::Digest;
-use cutter_core::limits;
-use cutter_core::mark::{MarkLimits, check_text};
-use cutter_core::port::database::{Executor as _, Reader as _, Registered, SourceRegistration};
+use cutter_core::base::digest::Digest;
+use cutter_core::base::limits;
+use cutter_core::port::database::{Executor as _, Reader as _};
+use cutter_core::record::observed::{Registered, SourceRegistration};
+use cutter_core::text::address::DocumentId;
+use cutter_core::text::mark::{MarkLimits, check_text};
 use cutter_pg::PgDatabase;
 use cutter_pg::login::Login;
 use futures_executor::block_on;

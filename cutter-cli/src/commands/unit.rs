@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
-use cutter_core::address::Address;
-use cutter_core::inspect::in_force::{NotShown, Shown, shown};
-use cutter_core::port::database::{Lifecycle, Reader as _, UnitQuery, UnitRow, UnitScope};
+use cutter_core::operate::inspect::in_force::{NotShown, Shown, shown};
+use cutter_core::port::database::Reader as _;
+use cutter_core::record::observed::{Lifecycle, UnitQuery, UnitRow, UnitScope};
+use cutter_core::text::address::Address;
 use cutter_pg::PgDatabase;
 use futures_executor::block_on;
 use serde_json::{Value, json};

@@ -8,8 +8,8 @@ mod said;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use cutter_core::inspect::verify::{Allowed, Answer, Judged, LIMITS, NotChecked, Verification};
-use cutter_core::statement::envelope;
+use cutter_core::operate::inspect::verify::{Allowed, Answer, Judged, LIMITS, NotChecked, Verification};
+use cutter_core::record::statement::envelope;
 use serde::Serialize;
 use serde_json::Value;
 

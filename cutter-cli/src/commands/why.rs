@@ -1,10 +1,11 @@
 //! `cutter why`.
 
 use clap::Args;
-use cutter_core::id::RunId;
-use cutter_core::inspect::recover::unknown_to;
-use cutter_core::inspect::{Why, why};
-use cutter_core::port::database::{Reader as _, RunEvidence};
+use cutter_core::base::id::RunId;
+use cutter_core::operate::inspect::recover::unknown_to;
+use cutter_core::operate::inspect::{Why, why};
+use cutter_core::port::database::Reader as _;
+use cutter_core::record::evidence::RunEvidence;
 use futures_executor::block_on;
 
 use crate::app::Context;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use cutter_core::port::backup::BackupScope;
+use cutter_core::record::backup::BackupScope;
 use cutter_kb::object_store::KbUrl;
 
 use super::section::Section;

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use cutter_core::id::mint_v7;
+use cutter_core::base::id::mint_v7;
 use cutter_core::port::environment::{Clock, IdSource};
 use jiff::Timestamp;
 use uuid::Uuid;

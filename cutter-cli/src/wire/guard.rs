@@ -4,8 +4,8 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{self, Caller, DriveError, Driven, Ports};
-use cutter_core::id::RunId;
 
 use crate::failure::Failure;
 

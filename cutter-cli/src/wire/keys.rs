@@ -6,8 +6,9 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use cutter_core::port::signer::{Duty, SignedText, Signer};
+use cutter_core::port::signer::Signer;
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::signature::{Duty, SignedText};
 use cutter_kb::openpgp::{KeyPair, PublicKey};
 use cutter_kb::ports::KeyRing;
 use ed25519_dalek::{Signer as _, SigningKey};

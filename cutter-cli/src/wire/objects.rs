@@ -6,8 +6,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use cutter_core::id::RunId;
-use cutter_core::port::CasOutcome;
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::id::RunId;
 use cutter_core::port::backup::BackupTarget;
 use cutter_core::port::knowledge_base::KnowledgeBase;
 use cutter_kb::backup_target::FolderBackupTarget;

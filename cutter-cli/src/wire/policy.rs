@@ -2,16 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use cutter_core::approval::SignaturePolicy;
-use cutter_core::digest::Digest;
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::digest::Digest;
 use cutter_core::driver::policy_of;
-use cutter_core::policy::{
-    Broken, Chain, Change, Event, NewEvent, OPENPGP, PolicyRecord, PublicKeyRef, StoredEvent,
-};
 use cutter_core::port::database::Reader as _;
 use cutter_core::port::policy::PolicyStore as _;
-use cutter_core::port::signer::{Duty, SignatureFacts, SignatureVerifier as _};
-use cutter_core::port::{CasOutcome, PortError, PortErrorKind};
+use cutter_core::port::signer::SignatureVerifier as _;
+use cutter_core::port::{PortError, PortErrorKind};
+use cutter_core::record::approval::SignaturePolicy;
+use cutter_core::record::policy::{
+    Broken, Chain, Change, Event, NewEvent, OPENPGP, PolicyRecord, PublicKeyRef, StoredEvent,
+};
+use cutter_core::record::signature::{Duty, SignatureFacts};
 use cutter_kb::openpgp::PublicKey;
 use cutter_kb::ports::KeyRing;
 use cutter_pg::policy::PgPolicyStore;

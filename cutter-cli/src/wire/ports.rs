@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use cutter_core::driver::{Never, Ports};
+use cutter_core::operate::review::ReviewPorts;
 use cutter_core::port::cut_request::CutRequests;
 use cutter_core::port::knowledge_base::KnowledgeBase;
 use cutter_core::port::run_store::RunStore;
 use cutter_core::port::{PortError, PortResult};
-use cutter_core::review::ReviewPorts;
 use cutter_kb::openpgp::Recipient;
 use cutter_kb::run_store::FileRunStore;
 use cutter_pg::backup::PgBackupSource;

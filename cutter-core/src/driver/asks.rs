@@ -9,10 +9,10 @@ use super::Outcome;
 use super::authorize::REFUSAL;
 use super::listen::{Answer, Judged, approval_prefix};
 use super::run::{Halt, Run};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
 use crate::machine::run::{GateId, Stage};
-use crate::port::ask::{AnswerWrite, AskWrite, RunBegun, StoredAsk};
-use crate::port::effect::{EffectName, ReviewVerdict};
+use crate::record::ask::{AnswerWrite, AskWrite, RunBegun, StoredAsk};
+use crate::record::effect::{EffectName, ReviewVerdict};
 use crate::report::closing;
 
 impl Run<'_> {
@@ -58,12 +58,13 @@ impl Run<'_> {
     /// Stores the open ask; the same one again is fine.
     pub(super) async fn store_ask(&self) -> Result<(), Halt> {
         let Some(ask) = self.sidecar.ask.clone() else { return Ok(()) };
-        if !ask.required.contains_key(crate::approval::field::ROWS_DIGEST) {
+        if !ask.required.contains_key(crate::record::approval::field::ROWS_DIGEST) {
             // asked before requests named the rows: it is asked anew
             return Ok(());
         }
         let intent = self.intent()?;
-        let policy_head = ask.required.get(crate::approval::field::POLICY_HEAD).and_then(|h| h.parse().ok());
+        let policy_head =
+            ask.required.get(crate::record::approval::field::POLICY_HEAD).and_then(|h| h.parse().ok());
         let write = AskWrite {
             ids: intent.ids.clone(),
             policy_head,
@@ -80,7 +81,7 @@ impl Run<'_> {
     /// Stores valid answers to an ask that is on record; what stands there already is fine.
     pub(super) async fn store_answers(&self, answers: &[Answer]) -> Result<(), Halt> {
         let sovereign = |a: &&Answer| a.ask.gate != GateId::FailureEscalation.as_str();
-        let named = |a: &&Answer| a.ask.required.contains_key(crate::approval::field::ROWS_DIGEST);
+        let named = |a: &&Answer| a.ask.required.contains_key(crate::record::approval::field::ROWS_DIGEST);
         let writes: Vec<AnswerWrite> =
             answers.iter().filter(sovereign).filter(named).map(Answer::to_write).collect();
         let Some(reviewer) =

@@ -16,16 +16,16 @@ use super::listen::{Answer, approval_prefix};
 use super::perform::Recheck;
 use super::run::{Halt, Run};
 use super::stopping::{approval_type, ask_for_stop, is_for_the_next_gate, stop_kinds};
-use crate::approval::{Ask, field};
-use crate::digest::Digest;
-use crate::drift;
-use crate::intent::Intent;
-use crate::key::refusal_id;
+use crate::base::digest::Digest;
+use crate::base::key::refusal_id;
+use crate::gate::drift;
 use crate::machine::run::{GateId, Phase, Stage};
-use crate::naming::EscalationKind;
-use crate::port::effect::{EffectName, ReviewVerdict};
-use crate::sidecar::{AlsoApproved, ApprovalRecord, Considered, PhaseResult, StopRecord};
-use crate::stop::StopReason;
+use crate::machine::stop::StopReason;
+use crate::record::approval::{Ask, field};
+use crate::record::effect::{EffectName, ReviewVerdict};
+use crate::record::intent::Intent;
+use crate::record::sidecar::{AlsoApproved, ApprovalRecord, Considered, PhaseResult, StopRecord};
+use crate::report::naming::EscalationKind;
 
 impl Run<'_> {
     /// At an `awaiting_*` stage: goes on with a valid approval, or says what is missing.
@@ -452,7 +452,7 @@ impl Run<'_> {
             name: "stop".to_owned(),
             occurrence: stop.n,
             at: stop.at,
-            date: crate::intent::date_of(stop.at),
+            date: crate::record::intent::date_of(stop.at),
             ids: stop.ids.clone(),
             nonce: Some(stop.nonce.clone()),
         }
@@ -465,8 +465,8 @@ pub(super) const REFUSAL: &str = "refusal";
 /// What an approval at a gate is called.
 pub(super) const fn approval_type_of(gate: &str) -> &'static str {
     match gate.as_bytes() {
-        b"SG_cut_authz" => crate::approval::CUT_AUTHORIZATION,
-        _ => crate::approval::LIFECYCLE_ENACTMENT,
+        b"SG_cut_authz" => crate::record::approval::CUT_AUTHORIZATION,
+        _ => crate::record::approval::LIFECYCLE_ENACTMENT,
     }
 }
 

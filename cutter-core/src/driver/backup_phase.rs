@@ -8,13 +8,13 @@ use alloc::vec::Vec;
 
 use super::enter::Acted;
 use super::run::{Halt, Run, payload_digest};
+use crate::base::key;
 use crate::gate::{backup, grant_probe};
-use crate::key;
 use crate::machine::run::Phase;
-use crate::port::backup::{BackupBlob, BackupRequest, BackupSummary};
+use crate::machine::stop::StopReason;
 use crate::port::environment::Progress;
-use crate::sidecar::{Artifact, BackupRecord};
-use crate::stop::StopReason;
+use crate::record::backup::{BackupBlob, BackupRequest, BackupSummary};
+use crate::record::sidecar::{Artifact, BackupRecord};
 
 /// The name that documents use: the recorded blob stands under it too.
 const BLOB_NAME: &str = "pre_write.gpg";
@@ -144,7 +144,7 @@ impl Run<'_> {
             return Ok(());
         }
         let observed = observed.map(|(sha, bytes)| format!("{sha}/{bytes}"));
-        Err(Halt::drift(&[crate::drift::Difference {
+        Err(Halt::drift(&[crate::gate::drift::Difference {
             dimension: "backup".to_owned(),
             expected: Some(format!("{}/{}", recorded.sha256, recorded.bytes)),
             observed,

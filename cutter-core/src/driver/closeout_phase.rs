@@ -12,18 +12,18 @@ use alloc::vec::Vec;
 
 use super::enter::Acted;
 use super::run::{Halt, Run};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
+use crate::base::key::{self, DerivedKey, MintedKey, PhaseKey};
+use crate::base::limits::KB_DOCUMENTS_PER_RUN;
 use crate::gate::closeout;
-use crate::key::{self, DerivedKey, MintedKey, PhaseKey};
-use crate::limits::KB_DOCUMENTS_PER_RUN;
 use crate::machine::run::{Phase, Stage};
-use crate::naming::{IndexLine, RUNS_INDEX_PATH};
+use crate::machine::stop::StopReason;
 use crate::port::PortErrorKind;
 use crate::port::knowledge_base::AppendOutcome;
+use crate::record::sidecar::Artifact;
+use crate::record::statement;
+use crate::report::naming::{IndexLine, RUNS_INDEX_PATH};
 use crate::report::{FinalSections, closing};
-use crate::sidecar::Artifact;
-use crate::statement;
-use crate::stop::StopReason;
 
 impl Run<'_> {
     /// IG_closeout: documents 1 to 12 stand with their hashes; the index is free for the line.
@@ -101,20 +101,19 @@ impl Run<'_> {
     }
 
     fn index_line(&self) -> Result<String, Halt> {
-        let line =
-            IndexLine {
-                run_id: self.sidecar.run_id.clone(),
-                document_id: self.sidecar.document_id.clone(),
-                source_version_id: self.source_ids()?.1,
-                state: Stage::CloseoutReported.as_str().to_owned(),
-                kb_folder: self.sidecar.kb_folder.clone().unwrap_or_default().parse().map_err(
-                    |e: crate::naming::NamingError| Halt::stop(StopReason::Internal, e.to_string()),
-                )?,
-                change_set_id: self.sidecar.pin_uuid("change_set_id")?,
-                lifecycle_review_decision_id: self.sidecar.pin_uuid("review_decision_id")?,
-                actor: self.sidecar.created_by.clone(),
-                closeout_utc: self.intent()?.at,
-            };
+        let line = IndexLine {
+            run_id: self.sidecar.run_id.clone(),
+            document_id: self.sidecar.document_id.clone(),
+            source_version_id: self.source_ids()?.1,
+            state: Stage::CloseoutReported.as_str().to_owned(),
+            kb_folder: self.sidecar.kb_folder.clone().unwrap_or_default().parse().map_err(
+                |e: crate::report::naming::NamingError| Halt::stop(StopReason::Internal, e.to_string()),
+            )?,
+            change_set_id: self.sidecar.pin_uuid("change_set_id")?,
+            lifecycle_review_decision_id: self.sidecar.pin_uuid("review_decision_id")?,
+            actor: self.sidecar.created_by.clone(),
+            closeout_utc: self.intent()?.at,
+        };
         line.render().map_err(|e| Halt::stop(StopReason::Internal, e.to_string()))
     }
 

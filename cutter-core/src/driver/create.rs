@@ -13,19 +13,20 @@ use alloc::vec::Vec;
 
 use super::run::{Run, begin};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
-use crate::canonical::{Appended, Settled};
-use crate::digest::Digest;
-use crate::id::RunId;
-use crate::intent::Intent;
+use crate::base::canonical::{Appended, Settled};
+use crate::base::cas::CasOutcome;
+use crate::base::digest::Digest;
+use crate::base::id::RunId;
 use crate::machine::run::{Phase, RunState, Stage};
-use crate::plan::set_digest;
-use crate::port::database::{Lifecycle, UnitQuery, UnitScope};
-use crate::port::effect::{EffectKey, EffectName, Verdict, fact};
+use crate::machine::stop::Slug;
 use crate::port::run_store::{Beginning, Claim, StoredRevision};
-use crate::port::{CasOutcome, PortError, PortErrorKind};
-use crate::settings::RunSettings;
-use crate::sidecar::{Mode, RECORD_VERSION, SCHEMA_VERSION, Sidecar};
-use crate::stop::Slug;
+use crate::port::{PortError, PortErrorKind};
+use crate::record::effect::{EffectKey, EffectName, Verdict, fact};
+use crate::record::intent::Intent;
+use crate::record::observed::{Lifecycle, UnitQuery, UnitScope};
+use crate::record::settings::RunSettings;
+use crate::record::sidecar::{Mode, RECORD_VERSION, SCHEMA_VERSION, Sidecar};
+use crate::text::plan::set_digest;
 
 /// What to cut.
 #[derive(Debug, Clone)]
@@ -240,7 +241,7 @@ pub(super) fn validated(run_id: &RunId, stored: &StoredRevision) -> Result<(Side
             "run_id and revision: expected {run_id} revision {}, observed {} revision {}",
             stored.revision, sidecar.run_id, sidecar.revision
         );
-        return Err(broken(crate::sidecar::SidecarError::Invalid(text)));
+        return Err(broken(crate::record::sidecar::SidecarError::Invalid(text)));
     }
     Ok((sidecar, stored.revision))
 }
@@ -293,7 +294,7 @@ async fn create<'p>(
         status: None,
         creation,
         settings,
-        drift_pins: crate::port::database::Survey::default(),
+        drift_pins: crate::record::observed::Survey::default(),
         intent: None,
         outbox: None,
         ask: None,
@@ -308,7 +309,7 @@ async fn create<'p>(
         digest: Digest::from_bytes([0; 32]),
     };
     if let Some(head) = policy_head {
-        sidecar.drift_pins.0.insert(crate::drift::POLICY.to_owned(), head.to_hex());
+        sidecar.drift_pins.0.insert(crate::gate::drift::POLICY.to_owned(), head.to_hex());
     }
     sidecar.transition(&RunState::NEW, "create", &caller.actor, now);
     let first = Intent::choose(

@@ -13,20 +13,21 @@ use uuid::Uuid;
 use super::enter::Acted;
 use super::perform::{Act, Performance, Recheck};
 use super::run::{Halt, Run, payload_digest};
-use crate::attestation::{self, Subject};
-use crate::canonical;
-use crate::digest::Digest;
-use crate::gate::{GateReport, cut_leg_a, leg_b_record, structural_verify, write_verify};
-use crate::intent::Intent;
-use crate::key::{self, RowLabel};
+use crate::base::canonical;
+use crate::base::digest::Digest;
+use crate::base::key::{self, RowLabel};
+use crate::gate::{cut_leg_a, leg_b_record, structural_verify, write_verify};
 use crate::machine::run::Phase;
-use crate::port::effect::{
+use crate::machine::stop::StopReason;
+use crate::port::environment::Progress;
+use crate::record::attestation::{self, Subject};
+use crate::record::check::GateReport;
+use crate::record::effect::{
     EffectFacts, EffectName, ExecutorEffect, LegAWrite, LegBWrite, SignatureWrite, UnitWrite, Verdict,
     WriteVerifyWrite,
 };
-use crate::port::environment::Progress;
-use crate::port::signer::Duty;
-use crate::stop::StopReason;
+use crate::record::intent::Intent;
+use crate::record::signature::Duty;
 
 /// The check that tells base-state drift from a failed cut.
 const BASE_STATE: &str = "cut_leg_a.base_state";
@@ -132,7 +133,7 @@ impl Run<'_> {
 
     /// The digest of the grant probe that this run relies on.
     pub(super) fn grants_pin(&self) -> Result<Digest, Halt> {
-        let text = self.sidecar.drift_pins.0.get(crate::drift::GRANTS);
+        let text = self.sidecar.drift_pins.0.get(crate::gate::drift::GRANTS);
         let wrong =
             || Halt::stop(StopReason::Internal, format!("grants pin: expected a sha256, observed {text:?}"));
         text.and_then(|t| t.parse().ok()).ok_or_else(wrong)
@@ -143,7 +144,7 @@ impl Run<'_> {
         let pinned = self.sidecar.pin_digest("writer_digest")?;
         let plan = self.plan().await?;
         if plan.writer_digest != pinned {
-            return Err(Halt::drift(&[crate::drift::Difference {
+            return Err(Halt::drift(&[crate::gate::drift::Difference {
                 dimension: "writer_digest".to_owned(),
                 expected: Some(pinned.to_hex()),
                 observed: Some(plan.writer_digest.to_hex()),
@@ -198,14 +199,14 @@ impl Run<'_> {
     ) -> Result<SignatureWrite, Halt> {
         let payload = attestation::payload(subject, predicate, duty, previous, intent.at)?;
         let key = self.ports.signer.public_key(duty).await.map_err(|e| self.halt(e))?;
-        self.duty_key_stands(duty, &crate::digest::to_hex(&key)).await?;
+        self.duty_key_stands(duty, &crate::base::digest::to_hex(&key)).await?;
         let signature = self.ports.signer.sign(duty, payload.as_bytes()).await.map_err(|e| self.halt(e))?;
         Ok(SignatureWrite {
             signature_id,
             duty: duty.as_str().to_owned(),
             payload,
-            public_key: crate::digest::to_hex(&key),
-            signature: crate::digest::to_hex(&signature),
+            public_key: crate::base::digest::to_hex(&key),
+            signature: crate::base::digest::to_hex(&signature),
         })
     }
 
@@ -395,7 +396,7 @@ fn base_state_drift(halt: Halt) -> Halt {
             let failures = report.failures();
             let only = failures.iter().all(|c| c.invariant == BASE_STATE);
             match failures.first() {
-                Some(check) if only => Halt::drift(&[crate::drift::Difference {
+                Some(check) if only => Halt::drift(&[crate::gate::drift::Difference {
                     dimension: "base_state".to_owned(),
                     expected: Some(check.expected.clone()),
                     observed: Some(check.observed.clone()),

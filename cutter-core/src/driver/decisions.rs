@@ -18,20 +18,21 @@ use super::listen::{Answer, Judged};
 use super::perform::{Act, Performance, Recheck};
 use super::run::{Halt, Run, payload_digest};
 use super::{DriveError, Outcome};
-use crate::approval::{Ask, field};
-use crate::digest::Digest;
-use crate::drift;
+use crate::base::digest::Digest;
+use crate::base::key::refusal_id;
+use crate::gate::drift;
 use crate::gate::stored_approval;
-use crate::intent::Intent;
-use crate::key::refusal_id;
 use crate::machine::run::{GateId, Phase};
-use crate::policy::Chain;
-use crate::port::ask::{AnswerWrite, AskWrite};
-use crate::port::database::{Reviewer, StoredApproval};
-use crate::port::effect::{EffectFacts, EffectName, EffectRecord, ReviewVerdict, ReviewWrite};
+use crate::machine::stop::StopReason;
+use crate::port::database::Reviewer;
 use crate::port::knowledge_base::Document;
-use crate::sidecar::ApprovalRecord;
-use crate::stop::StopReason;
+use crate::record::approval::{Ask, field};
+use crate::record::ask::{AnswerWrite, AskWrite};
+use crate::record::effect::{EffectFacts, EffectName, EffectRecord, ReviewVerdict, ReviewWrite};
+use crate::record::evidence::StoredApproval;
+use crate::record::intent::Intent;
+use crate::record::policy::Chain;
+use crate::record::sidecar::ApprovalRecord;
 
 /// What only time makes wrong of a row that held.
 const BY_TIME: [&str; 2] = ["approval.not_expired", "approval.within_validity"];
@@ -267,7 +268,7 @@ impl Run<'_> {
             return Ok(());
         }
         let (number, record) = self.numbered_decision(gate)?;
-        Err(Halt::drift(&[crate::drift::Difference {
+        Err(Halt::drift(&[crate::gate::drift::Difference {
             dimension: "effect".to_owned(),
             expected: Some(format!("{effect} {number} of {}", record.approval_kb_id)),
             observed: None,
@@ -296,7 +297,7 @@ impl Run<'_> {
         }
         let document = self.approval_document(&record).await?;
         // An entry that was approved already, by an answer that is asked for again, stays so.
-        let status = self.sidecar.drift_pins.0.get(crate::drift::BACKLOG_STATUS);
+        let status = self.sidecar.drift_pins.0.get(crate::gate::drift::BACKLOG_STATUS);
         let stands = record.decision == "approve" && status.is_some_and(|s| s == "reviewed_approved");
         let moves = effect == EffectName::Sg1Review && !stands;
         let write = ReviewWrite {

@@ -6,20 +6,20 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::run::{Halt, Run};
-use crate::digest::Digest;
-use crate::drift;
-use crate::gate::GateReport;
+use crate::base::digest::Digest;
+use crate::gate::drift;
+use crate::machine::retry::{RetryDecision, RetryPolicy, decide};
 use crate::machine::run::{Phase, Stage};
-use crate::naming::{DocumentName, FolderSuffix, KbPath, run_folder, utc_date};
+use crate::machine::stop::StopReason;
 use crate::port::PortErrorKind;
-use crate::port::database::Survey;
-use crate::port::effect::EffectName;
 use crate::port::environment::Progress;
 use crate::port::knowledge_base::CreateOutcome;
+use crate::record::check::GateReport;
+use crate::record::effect::EffectName;
+use crate::record::observed::Survey;
+use crate::record::sidecar::{Artifact, Outbox, PhaseResult};
+use crate::report::naming::{DocumentName, FolderSuffix, KbPath, run_folder, utc_date};
 use crate::report::{PhaseReport, render_phase};
-use crate::retry::{RetryDecision, RetryPolicy, decide};
-use crate::sidecar::{Artifact, Outbox, PhaseResult};
-use crate::stop::StopReason;
 
 /// What acting on a phase gave: everything that its report and its record need.
 pub(super) struct Acted {

@@ -10,12 +10,12 @@ use super::cut_phases::commit_if_ok;
 use super::enter::Acted;
 use super::perform::{Act, Performance, Recheck};
 use super::run::{Halt, Run, payload_digest};
-use crate::attestation;
 use crate::gate::lifecycle_enact;
 use crate::machine::run::Phase;
-use crate::port::effect::{EffectFacts, EffectName, EnactWrite, ExecutorEffect};
 use crate::port::environment::Progress;
-use crate::port::signer::Duty;
+use crate::record::attestation;
+use crate::record::effect::{EffectFacts, EffectName, EnactWrite, ExecutorEffect};
+use crate::record::signature::Duty;
 
 impl Run<'_> {
     /// IG_lifecycle_enact_execute.

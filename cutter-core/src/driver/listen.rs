@@ -15,17 +15,18 @@ use serde::Serialize;
 
 use super::run::{Halt, Run};
 use super::{DriveError, policy};
-use crate::approval::{ApprovalPolicy, Ask, NotVerified, VerifiedApproval, field, verify};
-use crate::digest::Digest;
-use crate::gate::GateReport;
+use crate::base::digest::Digest;
 use crate::gate::authorization::{self, AuthorizationFacts};
+use crate::gate::verified::{NotVerified, VerifiedApproval, verify};
 use crate::machine::run::GateId;
-use crate::policy::Chain;
-use crate::port::ask::AnswerWrite;
-use crate::port::effect::ReviewVerdict;
 use crate::port::knowledge_base::Document;
-use crate::port::signer::SignatureFacts;
-use crate::sidecar::{AlsoApproved, Considered, StopRecord};
+use crate::record::approval::{ApprovalPolicy, Ask, field};
+use crate::record::ask::AnswerWrite;
+use crate::record::check::GateReport;
+use crate::record::effect::ReviewVerdict;
+use crate::record::policy::Chain;
+use crate::record::sidecar::{AlsoApproved, Considered, StopRecord};
+use crate::record::signature::SignatureFacts;
 
 /// Documents that were not accepted are kept with the run, the first ones, at most so many.
 const CONSIDERED_MAX: usize = 20;

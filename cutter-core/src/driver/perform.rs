@@ -6,22 +6,23 @@ use alloc::string::{String, ToString};
 
 use super::DriveError;
 use super::run::{Halt, Run};
-use crate::command::same_payload;
-use crate::digest::Digest;
-use crate::drift;
-use crate::gate::GateReport;
-use crate::inspect::restore::relied_on;
-use crate::intent::Intent;
+use crate::base::digest::Digest;
+use crate::driver::restore::relied_on;
+use crate::gate::command::same_payload;
+use crate::gate::drift;
 use crate::machine::run::{GateId, Phase, Stage};
-use crate::port::ask::StoredAsk;
-use crate::port::database::{Begun, Fence};
-use crate::port::effect::{
+use crate::machine::stop::StopReason;
+use crate::port::database::Begun;
+use crate::port::{PortErrorKind, PortResult};
+use crate::record::ask::StoredAsk;
+use crate::record::check::GateReport;
+use crate::record::effect::{
     EffectContext, EffectFacts, EffectKey, EffectName, EffectRecord, ExecutorEffect, ReviewVerdict,
     ReviewWrite, Verdict, WriteVerifyWrite,
 };
-use crate::port::{PortErrorKind, PortResult};
-use crate::sidecar::ApprovalRecord;
-use crate::stop::StopReason;
+use crate::record::intent::Intent;
+use crate::record::observed::Fence;
+use crate::record::sidecar::ApprovalRecord;
 
 /// An effect together with the principal that may perform it.
 pub(super) enum Act<'a> {

@@ -14,71 +14,23 @@ use super::cut_phases::commit_if_ok;
 use super::enter::Acted;
 use super::perform::{Act, Performance};
 use super::run::{Halt, Run, payload_digest};
-use crate::address::{Address, DocumentId};
-use crate::approval::field;
-use crate::digest::Digest;
-use crate::gate::{ApprovedRows, Check, GateReport, backlog, cutplan, mark, source_pin};
-use crate::key;
+use crate::base::digest::Digest;
+use crate::base::key;
+use crate::base::vocabulary::Vocabulary;
+use crate::gate::plan_of::{plan_of, try_plan_of};
+use crate::gate::{ApprovedRows, backlog, cutplan, mark, source_pin};
 use crate::machine::run::{GateId, Phase};
-use crate::mark::{ManifestMarker, MarkLimits, Marker, Stop, body_region};
-use crate::plan::{CutPlan, PlanError, PlanInput};
-use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, MarkWrite, SweepWrite, Verdict, fact};
-use crate::settings::RunSettings;
-use crate::stop::StopReason;
-use crate::vocabulary::Vocabulary;
+use crate::machine::stop::StopReason;
+use crate::record::approval::field;
+use crate::record::check::{Check, GateReport};
+use crate::record::effect::{EffectFacts, EffectName, ExecutorEffect, MarkWrite, SweepWrite, Verdict, fact};
+use crate::text::mark::body_region;
+use crate::text::plan::{CutPlan, PlanError};
 
 /// What one plan is built from, read afresh.
 pub(super) struct Source {
     pub(super) text: Vec<u8>,
     pub(super) vocabulary: Vocabulary,
-}
-
-/// Builds a plan from a text, under the settings of a run: the one way to do it, so that
-/// `cutter plan` and a run agree (PROTOCOL §2, cutplan).
-///
-/// # Errors
-/// A text for people: the document id, the profile or the text is refused.
-pub fn plan_of(
-    document_id: &str,
-    text: &[u8],
-    vocabulary: &Vocabulary,
-    settings: &RunSettings,
-) -> Result<CutPlan, String> {
-    try_plan_of(document_id, text, vocabulary, settings)?.map_err(|e| e.to_string())
-}
-
-/// The plan, or why the text has none: what is wrong with the settings comes first.
-fn try_plan_of(
-    document_id: &str,
-    text: &[u8],
-    vocabulary: &Vocabulary,
-    settings: &RunSettings,
-) -> Result<Result<CutPlan, PlanError>, String> {
-    let document_id = DocumentId::parse(document_id).map_err(|e| e.to_string())?;
-    let limits = limits_of(settings)?;
-    let manifest = settings.manifest.clone().map(ManifestMarker::from_value).transpose();
-    let manifest = manifest.map_err(|e| e.to_string())?;
-    let input = PlanInput {
-        document_id: &document_id,
-        text,
-        profile: &settings.profile,
-        vocabulary,
-        publication_type: settings.publication_type.as_deref(),
-        depends_on: &settings.depends_on,
-        limits: &limits,
-        marker: manifest.as_ref().map(|marker| marker as &dyn Marker),
-    };
-    Ok(CutPlan::build(&input))
-}
-
-fn limits_of(settings: &RunSettings) -> Result<MarkLimits, String> {
-    let prefixes = settings.forbidden_prefixes.iter().map(|p| Address::parse(p));
-    Ok(MarkLimits {
-        max_candidates: u32::try_from(settings.max_candidates).unwrap_or(u32::MAX),
-        stop: Stop::AtCandidates,
-        max_bytes: usize::try_from(settings.max_document_bytes).unwrap_or(usize::MAX),
-        forbidden_prefixes: prefixes.collect::<Result<_, _>>().map_err(|e| e.to_string())?,
-    })
 }
 
 impl Run<'_> {
@@ -109,7 +61,7 @@ impl Run<'_> {
         let rows = self.plan().await?.rows_digest(version);
         match self.named_rows().filter(|named| *named != rows) {
             None => Ok(rows),
-            Some(named) => Err(Halt::drift(&[crate::drift::Difference {
+            Some(named) => Err(Halt::drift(&[crate::gate::drift::Difference {
                 dimension: "rows_digest".to_owned(),
                 expected: Some(named.to_hex()),
                 observed: Some(rows.to_hex()),

@@ -11,14 +11,16 @@ use jiff::Timestamp;
 
 use super::run::{Halt, Run};
 use super::{DriveError, Ports};
-use crate::approval::{ApprovalPolicy, Ask, field};
-use crate::drift::{Difference, POLICY};
+use crate::gate::drift::{Difference, POLICY};
 use crate::machine::run::GateId;
-use crate::policy::{Chain, Event};
-use crate::port::database::{Reader, Survey};
-use crate::port::signer::{Duty, SignatureFacts, SignatureVerifier};
+use crate::machine::stop::StopReason;
+use crate::port::database::Reader;
+use crate::port::signer::SignatureVerifier;
 use crate::port::{PortError, PortErrorKind, PortResult};
-use crate::stop::StopReason;
+use crate::record::approval::{ApprovalPolicy, Ask, field};
+use crate::record::observed::Survey;
+use crate::record::policy::{Chain, Event};
+use crate::record::signature::{Duty, SignatureFacts};
 
 /// The policy's chain as the database holds it, checked against the keys that it keeps beside it.
 /// Empty where none was founded yet.
@@ -37,7 +39,7 @@ pub async fn policy_of(reader: &dyn Reader, signatures: &dyn SignatureVerifier) 
             signatures.observe_with(event.document.as_bytes(), &keys, event.recorded_at).await?
         });
     }
-    let broken = |why: crate::policy::Broken| {
+    let broken = |why: crate::record::policy::Broken| {
         PortError::new("policy", "check", PortErrorKind::Corrupt, why.to_string())
     };
     Chain::check(&record, &facts).map_err(broken)

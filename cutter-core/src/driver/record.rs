@@ -12,14 +12,15 @@ use serde::Deserialize;
 use super::authorize::approval_type_of;
 use super::run::{Halt, Run};
 use super::{DriveError, Ports, policy};
-use crate::approval::{Ask, field, verify};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
+use crate::base::id::RunId;
 use crate::gate::authorization::{self, AuthorizationFacts};
-use crate::id::RunId;
+use crate::gate::verified::verify;
+use crate::machine::stop::StopReason;
 use crate::port::run_store::StoredRevision;
-use crate::port::signer::{SignatureFacts, SignedText};
-use crate::sidecar::{ApprovalRecord, Sidecar, SidecarError};
-use crate::stop::StopReason;
+use crate::record::approval::{Ask, field};
+use crate::record::sidecar::{ApprovalRecord, Sidecar, SidecarError};
+use crate::record::signature::{SignatureFacts, SignedText};
 
 /// Of a revision what no later one may change.
 #[derive(Deserialize)]

@@ -17,12 +17,12 @@ use super::listen::approval_prefix;
 use super::resume::open;
 use super::run::{Halt, Run};
 use super::{Caller, DriveError, Driven, NewRun, Outcome, Ports};
-use crate::approval::{Ask, LIFECYCLE_ENACTMENT, field};
-use crate::gate::{Check, GateReport};
-use crate::id::RunId;
+use crate::base::id::RunId;
 use crate::machine::run::{GateId, Phase, Stage};
-use crate::naming::{AuthorizationGate, DocumentName, utc_date};
-use crate::stop::StopReason;
+use crate::machine::stop::StopReason;
+use crate::record::approval::{Ask, LIFECYCLE_ENACTMENT, field};
+use crate::record::check::{Check, GateReport};
+use crate::report::naming::{AuthorizationGate, DocumentName, utc_date};
 
 /// Begins a run (replay check, creation, claim, lock) and takes it through eleven phases that do
 /// nothing; with `is_gated` it is parked before the last two, until [`resume`].

@@ -14,13 +14,13 @@ use super::create::{claim, load, state_of, validated, void_unclaimed};
 use super::record::check_kept;
 use super::run::{Halt, Run};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
-use crate::drift::Difference;
-use crate::id::RunId;
+use crate::base::id::RunId;
+use crate::gate::drift::Difference;
 use crate::machine::run::{Phase, RunState, Stage, Trigger};
-use crate::port::effect::EffectName;
+use crate::machine::stop::{StopClass, StopReason};
 use crate::port::{PortError, PortErrorKind};
-use crate::sidecar::{PhaseResult, Sidecar};
-use crate::stop::{StopClass, StopReason};
+use crate::record::effect::EffectName;
+use crate::record::sidecar::{PhaseResult, Sidecar};
 
 /// How to resume.
 #[derive(Debug, Clone, Default)]
@@ -84,7 +84,7 @@ fn at_rest(sidecar: &Sidecar) -> Result<Option<Outcome>, DriveError> {
             Some(stop) => Outcome::Failed(stop.clone()),
             None => return Err(DriveError::Internal("a failed run holds no record of why".into())),
         }),
-        RunState::At(Stage::GrantsProbed) if sidecar.mode == crate::sidecar::Mode::Dryrun => {
+        RunState::At(Stage::GrantsProbed) if sidecar.mode == crate::record::sidecar::Mode::Dryrun => {
             Some(Outcome::DryRunDone)
         }
         _ => None,

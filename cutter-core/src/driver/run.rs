@@ -14,20 +14,21 @@ use uuid::Uuid;
 
 use super::listen::Heard;
 use super::{Caller, DriveError, Ports};
-use crate::canonical;
-use crate::digest::Digest;
-use crate::drift::{self, Difference};
-use crate::gate::{Check, GateReport};
-use crate::intent::Intent;
-use crate::limits::SIDECAR_MAX_BYTES;
+use crate::base::canonical;
+use crate::base::cas::CasOutcome;
+use crate::base::digest::Digest;
+use crate::base::limits::SIDECAR_MAX_BYTES;
+use crate::gate::drift::{self, Difference};
 use crate::machine::backlog::BacklogGuard;
 use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
-use crate::plan::CutPlan;
-use crate::port::database::{Fence, Survey, SurveyScope};
+use crate::machine::stop::{Cap, Slug, StopReason};
 use crate::port::run_store::RunLock;
-use crate::port::{CasOutcome, PortError, PortErrorKind};
-use crate::sidecar::{Mode, Outbox, PhaseRecord, PhaseResult, Sidecar, SidecarError};
-use crate::stop::{Cap, Slug, StopReason};
+use crate::port::{PortError, PortErrorKind};
+use crate::record::check::{Check, GateReport};
+use crate::record::intent::Intent;
+use crate::record::observed::{Fence, Survey, SurveyScope};
+use crate::record::sidecar::{Mode, Outbox, PhaseRecord, PhaseResult, Sidecar, SidecarError};
+use crate::text::plan::CutPlan;
 
 /// Version of the report renderer, recorded with every owed document.
 pub(super) const RENDERER: u32 = 1;
@@ -90,8 +91,8 @@ impl From<SidecarError> for Halt {
     }
 }
 
-impl From<crate::intent::MissingId> for Halt {
-    fn from(error: crate::intent::MissingId) -> Self {
+impl From<crate::record::intent::MissingId> for Halt {
+    fn from(error: crate::record::intent::MissingId) -> Self {
         Self::stop(StopReason::Internal, error.to_string())
     }
 }

@@ -22,21 +22,21 @@ use uuid::Uuid;
 use super::create::{NewRun, cut, load, state_of};
 use super::resume::{ResumeOptions, resume};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
-use crate::cut_request::{CutRequest, RunText, SignalName, same_text};
-use crate::digest::Digest;
-use crate::gate::Check;
-use crate::id::RunId;
+use crate::base::digest::Digest;
+use crate::base::id::RunId;
+use crate::gate::staged::StagedPlan;
 use crate::machine::cut_request::{CUT_REQUEST, CutRequestStatus as S};
 use crate::machine::run::{RunState, Stage};
-use crate::plan::StagedPlan;
 use crate::port::cut_request::{
     Asked, CatchUp, CutRequests, OnRequest, RequestOutcome, Signal, StartCut, TakeSignals,
 };
-use crate::port::database::SourceRegistration;
-use crate::port::effect::{EffectKey, EffectName};
 use crate::port::{PortError, PortErrorKind};
-use crate::settings::RunSettings;
-use crate::sidecar::{Mode, Sidecar};
+use crate::record::check::Check;
+use crate::record::cut_request::{CutRequest, RunText, SignalName, same_text};
+use crate::record::effect::{EffectKey, EffectName};
+use crate::record::observed::SourceRegistration;
+use crate::record::settings::RunSettings;
+use crate::record::sidecar::{Mode, Sidecar};
 
 /// What serving a request came to.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,4 +1,4 @@
-//! The statement of a run whose units are in force ([`crate::statement`]): made from what is stored,
+//! The statement of a run whose units are in force ([`crate::record::statement`]): made from what is stored,
 //! named by the final report, signed by both duties, stored once.
 
 use alloc::borrow::ToOwned;
@@ -6,16 +6,16 @@ use alloc::format;
 use alloc::string::{String, ToString};
 
 use super::run::{Halt, Run};
-use crate::digest::{Digest, to_hex};
+use crate::base::digest::{Digest, to_hex};
 use crate::machine::run::Phase;
-use crate::naming::DocumentName;
+use crate::machine::stop::StopReason;
 use crate::port::PortErrorKind;
-use crate::port::database::{EffectName, EffectRecord};
-use crate::port::effect::fact;
-use crate::port::signer::Duty;
-use crate::port::statement::StatementSignature;
-use crate::statement::{self, Before, Material, Recorded};
-use crate::stop::StopReason;
+use crate::record::effect::fact;
+use crate::record::effect::{EffectName, EffectRecord};
+use crate::record::signature::Duty;
+use crate::record::statement::{self, Before, Material, Recorded};
+use crate::record::stored_statement::StatementSignature;
+use crate::report::naming::DocumentName;
 
 impl Run<'_> {
     /// Its body, by what the record and the database hold now.

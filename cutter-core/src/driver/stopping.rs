@@ -16,21 +16,22 @@ use super::create::state_of;
 use super::resume::open;
 use super::run::{Halt, Run, Stopping};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
-use crate::approval::{Ask, field, observed_sha256};
-use crate::digest::Digest;
-use crate::drift;
-use crate::gate::{self, Check, GateReport};
-use crate::id::RunId;
+use crate::base::digest::Digest;
+use crate::base::id::RunId;
+use crate::gate;
+use crate::gate::drift;
 use crate::machine::run::{GateId, RunState, Stage, Trigger};
-use crate::naming::{DocumentName, EscalationKind, utc_date};
+use crate::machine::stop::{Slug, StopClass, StopReason};
 use crate::port::PortErrorKind;
-use crate::port::effect::ReviewVerdict;
 use crate::port::environment::Progress;
 use crate::port::knowledge_base::CreateOutcome;
 use crate::port::run_store::StopRequest;
+use crate::record::approval::{Ask, field, observed_sha256};
+use crate::record::check::{Check, GateReport};
+use crate::record::effect::ReviewVerdict;
+use crate::record::sidecar::{ErrorRecord, Outbox, PhaseResult, Sidecar, StopRecord};
+use crate::report::naming::{DocumentName, EscalationKind, utc_date};
 use crate::report::{PhaseReport, StopReport, THIS, render_phase, render_stop};
-use crate::sidecar::{ErrorRecord, Outbox, PhaseResult, Sidecar, StopRecord};
-use crate::stop::{Slug, StopClass, StopReason};
 
 /// The identifiers that are chosen with a stop: for the decision on it, and for a void.
 const STOP_IDS: [&str; 10] = [
@@ -378,7 +379,11 @@ impl Run<'_> {
             && let Some(path) = self.file_once(&outbox).await
         {
             let bytes = outbox.text.len() as u64;
-            self.sidecar.documents.push(crate::sidecar::Artifact { path, sha256: outbox.sha256, bytes });
+            self.sidecar.documents.push(crate::record::sidecar::Artifact {
+                path,
+                sha256: outbox.sha256,
+                bytes,
+            });
             self.sidecar.outbox = None;
             changed = true;
         }

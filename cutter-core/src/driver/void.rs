@@ -12,14 +12,14 @@ use super::resume::open;
 use super::run::{Halt, Run, Stopping, payload_digest};
 use super::stopping::ask_for_stop;
 use super::{Caller, DriveError, Driven, Outcome, Ports, cut_phases};
-use crate::approval::field;
+use crate::base::id::RunId;
 use crate::gate::{stored_approval, void as gate};
-use crate::id::RunId;
 use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
-use crate::naming::{DocumentName, EscalationKind};
-use crate::port::effect::{EffectFacts, EffectName, ExecutorEffect, ReviewWrite, VoidWrite};
-use crate::sidecar::{ApprovalRecord, Artifact, StopRecord};
-use crate::stop::{Slug, StopReason};
+use crate::machine::stop::{Slug, StopReason};
+use crate::record::approval::field;
+use crate::record::effect::{EffectFacts, EffectName, ExecutorEffect, ReviewWrite, VoidWrite};
+use crate::record::sidecar::{ApprovalRecord, Artifact, StopRecord};
+use crate::report::naming::{DocumentName, EscalationKind};
 
 /// Voids a run: with a valid SG3 void approval it does so, without one it says where the
 /// approval must go. A run that is still on its way is stopped first.
@@ -235,7 +235,7 @@ impl Run<'_> {
         let found = self.ports.kb.read(&answer.path).await.map_err(|e| self.halt(e))?;
         let document = found.and_then(|d| String::from_utf8(d.bytes).ok()).unwrap_or_default();
         // An approval that was stored but not used is void once SG_1 asks again: S2 -> S3.
-        let status = self.sidecar.drift_pins.0.get(crate::drift::BACKLOG_STATUS).map(String::as_str);
+        let status = self.sidecar.drift_pins.0.get(crate::gate::drift::BACKLOG_STATUS).map(String::as_str);
         let cut = matches!(again, Some(Stage::GrantsProbed | Stage::AwaitingCutAuthorization));
         let redefers = cut && status == Some("reviewed_approved");
         let write = ReviewWrite {
@@ -259,7 +259,7 @@ impl Run<'_> {
             fingerprint: answer.approval.fingerprint().unwrap_or_default().to_owned(),
             actor: answer.approval.actor().to_owned(),
             expires: answer.approval.expires(),
-            request_sha256: stop.uploaded.unwrap_or(crate::digest::Digest::from_bytes([0; 32])),
+            request_sha256: stop.uploaded.unwrap_or(crate::base::digest::Digest::from_bytes([0; 32])),
         };
         let payload = payload_digest(&write)?;
         let judge = |facts: &EffectFacts| {

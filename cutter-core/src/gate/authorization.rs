@@ -2,7 +2,7 @@
 //!
 //! One invariant per thing, so that a refused approval says what to change. A refusal by the
 //! sovereign is a genuine answer and passes; what it decides is read from the proof
-//! ([`crate::approval::verify`]).
+//! ([`crate::gate::verified::verify`]).
 
 use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
@@ -13,12 +13,13 @@ use alloc::vec::Vec;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::backup::normal_fingerprint;
-use super::{ABSENT, Check, GateReport, Invariant, invariant};
-use crate::approval::{self, ApprovalPolicy, Ask, FORMAT, SignaturePolicy, field};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
+use crate::base::fingerprint::normal_fingerprint;
 use crate::machine::run::GateId;
-use crate::port::signer::SignatureFacts;
+use crate::record::approval::{self, ApprovalPolicy, Ask, FORMAT, SignaturePolicy, field};
+use crate::record::check::invariant;
+use crate::record::check::{ABSENT, Check, GateReport, Invariant};
+use crate::record::signature::SignatureFacts;
 
 const G: GateId = GateId::CutAuthz;
 
@@ -385,7 +386,7 @@ impl AuthorizationFacts {
         };
         let fingerprint = "AAAABBBBCCCCDDDDEEEEFFFF0000111122223333".to_owned();
         let extra = BTreeMap::from([("reason".to_owned(), "checked".to_owned())]);
-        let verdict = crate::port::database::ReviewVerdict::Approve;
+        let verdict = crate::record::effect::ReviewVerdict::Approve;
         let text = approval::render_approval(&ask, verdict, "sovereign", now, None, &extra);
         let approver =
             approval::Approver { actor: "sovereign".to_owned(), fingerprint: fingerprint.to_lowercase() };

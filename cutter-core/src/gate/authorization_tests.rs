@@ -1,8 +1,8 @@
 //! Spoilers of an approval, and the attacks that D14 names.
 
 use super::*;
-use crate::approval::Approver;
 use crate::gate::Spoiled;
+use crate::record::approval::Approver;
 
 /// The example with one piece of the signed text replaced.
 fn rewritten(from: &str, to: &str) -> AuthorizationFacts {
@@ -175,7 +175,7 @@ fn a_field_that_no_list_knows_is_judged_all_the_same() {
 
 #[test]
 fn each_type_has_its_minimum_and_no_other_type_exists() {
-    use crate::approval::{CUT_AUTHORIZATION, DRIFT_ACK, LIFECYCLE_ENACTMENT, STOP_RESUME, VOID};
+    use crate::record::approval::{CUT_AUTHORIZATION, DRIFT_ACK, LIFECYCLE_ENACTMENT, STOP_RESUME, VOID};
     for kind in [CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, STOP_RESUME, DRIFT_ACK, VOID] {
         let minimum = Ask::minimum(kind).unwrap();
         for key in minimum {

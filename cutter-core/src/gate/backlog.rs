@@ -4,9 +4,10 @@
 use alloc::vec;
 
 use super::effect::{no_drift_after, surveyed, text};
-use super::{GateReport, Invariant, invariant};
 use crate::machine::run::GateId;
-use crate::port::database::{EffectFacts, EffectName, fact};
+use crate::record::check::invariant;
+use crate::record::check::{GateReport, Invariant};
+use crate::record::effect::{EffectFacts, EffectName, fact};
 
 const G: GateId = GateId::Mark;
 
@@ -53,7 +54,7 @@ pub fn example() -> EffectFacts {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::drift;
+    use crate::gate::drift;
     use crate::gate::spoilers;
 
     struct Marked;

@@ -7,10 +7,12 @@ use alloc::vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ABSENT, Check, GateReport, Invariant, invariant};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
+use crate::base::fingerprint::normal_fingerprint;
 use crate::machine::run::GateId;
-use crate::port::backup::{BackupBlob, BackupSummary, TargetFacts};
+use crate::record::backup::{BackupBlob, BackupSummary, TargetFacts};
+use crate::record::check::invariant;
+use crate::record::check::{ABSENT, Check, GateReport, Invariant};
 
 const G: GateId = GateId::Backup;
 const SPEC: &str = "spec 1 §4 IG_backup";
@@ -67,11 +69,6 @@ pub struct BackupFacts {
     pub summary: Option<BackupSummary>,
     /// Are name, sha256, size and time in the sidecar's record?
     pub recorded: bool,
-}
-
-/// Upper case, without the spaces that people print fingerprints with.
-pub(crate) fn normal_fingerprint(fingerprint: &str) -> String {
-    fingerprint.chars().filter(|c| !c.is_ascii_whitespace()).map(|c| c.to_ascii_uppercase()).collect()
 }
 
 fn key(id: &str, pinned: &str, observed: Option<&str>) -> Check {
@@ -145,7 +142,7 @@ impl BackupFacts {
     /// Clean facts.
     #[must_use]
     pub fn example() -> Self {
-        use crate::port::backup::TableSummary;
+        use crate::record::backup::TableSummary;
         let fingerprint = "0123456789ABCDEF0123456789ABCDEF01234567";
         Self {
             target: TargetFacts { reachable: true, fingerprint: fingerprint.into() },

@@ -9,9 +9,10 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ABSENT, Check, GateReport, Invariant, invariant};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
 use crate::machine::run::GateId;
+use crate::record::check::invariant;
+use crate::record::check::{ABSENT, Check, GateReport, Invariant};
 
 const G: GateId = GateId::Closeout;
 const SPEC: &str = "spec 1 §4 IG_closeout";

@@ -7,10 +7,11 @@ use alloc::vec;
 use serde::{Deserialize, Serialize};
 
 use super::effect::{ApprovedRows, digest, no_drift_after, number, rows, surveyed, text};
-use super::{Check, GateReport, Invariant, invariant};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
 use crate::machine::run::GateId;
-use crate::port::database::{EffectFacts, EffectName, fact};
+use crate::record::check::invariant;
+use crate::record::check::{Check, GateReport, Invariant};
+use crate::record::effect::{EffectFacts, EffectName, fact};
 
 const G: GateId = GateId::CutLegA;
 const SPEC: &str = "spec 1 §4 IG_cut_leg_a_execute";
@@ -138,7 +139,7 @@ impl LegAFacts {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::drift;
+    use crate::gate::drift;
     use crate::gate::spoilers;
 
     fn set(f: &mut LegAFacts, name: &str, value: &str) {

@@ -7,9 +7,10 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, GateReport, Invariant, invariant};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
 use crate::machine::run::GateId;
+use crate::record::check::invariant;
+use crate::record::check::{Check, GateReport, Invariant};
 
 const G: GateId = GateId::Cutplan;
 const SPEC: &str = "spec 1 §4 IG_cutplan";

@@ -6,10 +6,11 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ABSENT, Check};
-use crate::digest::Digest;
-use crate::drift;
-use crate::port::database::{EffectFacts, EffectName, Survey, fact};
+use crate::base::digest::Digest;
+use crate::gate::drift;
+use crate::record::check::{ABSENT, Check};
+use crate::record::effect::{EffectFacts, EffectName, fact};
+use crate::record::observed::Survey;
 
 /// Holds if the named fact is there and is exactly this text.
 pub(super) fn text(id: &str, facts: &EffectFacts, name: &str, expected: &str) -> Check {
@@ -80,8 +81,9 @@ pub(crate) mod example {
     use alloc::collections::BTreeMap;
     use alloc::string::String;
 
-    use crate::drift;
-    use crate::port::database::{EffectFacts, EffectName, Survey};
+    use crate::gate::drift;
+    use crate::record::effect::{EffectFacts, EffectName};
+    use crate::record::observed::Survey;
 
     /// A survey of a document without units.
     pub(crate) fn survey(backlog: &str) -> Survey {

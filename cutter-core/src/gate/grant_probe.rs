@@ -4,9 +4,10 @@
 use alloc::format;
 use alloc::vec::Vec;
 
-use super::{ABSENT, Check, GateReport, Invariant, invariant};
 use crate::machine::run::GateId;
-use crate::port::database::{GrantFact, GrantSnapshot};
+use crate::record::check::invariant;
+use crate::record::check::{ABSENT, Check, GateReport, Invariant};
+use crate::record::observed::{GrantFact, GrantSnapshot};
 
 const G: GateId = GateId::GrantProbe;
 const SPEC: &str = "spec 1 §4 IG_grant_probe";

@@ -6,9 +6,10 @@ use alloc::vec;
 use serde::{Deserialize, Serialize};
 
 use super::effect::{no_drift_after, number, surveyed, text};
-use super::{GateReport, Invariant, invariant};
 use crate::machine::run::GateId;
-use crate::port::database::{EffectFacts, EffectName, fact};
+use crate::record::check::invariant;
+use crate::record::check::{GateReport, Invariant};
+use crate::record::effect::{EffectFacts, EffectName, fact};
 
 const G: GateId = GateId::LegBRecord;
 const SPEC: &str = "spec 1 §4 IG_leg_b_record";
@@ -96,7 +97,7 @@ impl LegBFacts {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::drift;
+    use crate::gate::drift;
     use crate::gate::spoilers;
 
     fn set(f: &mut LegBFacts, name: &str, value: &str) {

@@ -10,10 +10,11 @@ use uuid::Uuid;
 
 use super::effect::{ApprovedRows, digest, no_drift_after, number, rows, surveyed, text};
 use super::lifecycle_request::DECISION_TYPE;
-use super::{Check, GateReport, Invariant, invariant};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
 use crate::machine::run::GateId;
-use crate::port::database::{EffectFacts, EffectName, fact};
+use crate::record::check::invariant;
+use crate::record::check::{Check, GateReport, Invariant};
+use crate::record::effect::{EffectFacts, EffectName, fact};
 
 const G: GateId = GateId::LifecycleEnact;
 const SPEC: &str = "spec 1 §4 IG_lifecycle_enact_execute";
@@ -116,7 +117,7 @@ pub struct EnactFacts {
     pub unit_set_digest: Digest,
     /// The approved rows.
     pub rows: ApprovedRows,
-    /// What is wrong with the stored signatures ([`crate::attestation::faults`]).
+    /// What is wrong with the stored signatures ([`crate::record::attestation::faults`]).
     pub signature_faults: Vec<String>,
     /// The run's own lifecycle review decision.
     pub review_decision_id: Uuid,
@@ -204,7 +205,7 @@ impl EnactFacts {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::drift;
+    use crate::gate::drift;
     use crate::gate::spoilers;
 
     fn set(f: &mut EnactFacts, name: &str, value: &str) {

@@ -7,9 +7,10 @@ use alloc::vec;
 use serde::{Deserialize, Serialize};
 
 use super::effect::{no_drift_after, number, surveyed, text};
-use super::{Check, GateReport, Invariant, invariant};
 use crate::machine::run::GateId;
-use crate::port::database::{EffectFacts, EffectName, fact};
+use crate::record::check::invariant;
+use crate::record::check::{Check, GateReport, Invariant};
+use crate::record::effect::{EffectFacts, EffectName, fact};
 
 const G: GateId = GateId::LifecycleAuthz;
 const SPEC: &str = "spec 1 §3 SG_2_lifecycle_authz";
@@ -91,7 +92,7 @@ impl LifecycleRequestFacts {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::drift;
+    use crate::gate::drift;
     use crate::gate::spoilers;
 
     fn set(f: &mut LifecycleRequestFacts, name: &str, value: &str) {

@@ -6,9 +6,10 @@ use alloc::vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, GateReport, Invariant, invariant};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
 use crate::machine::run::GateId;
+use crate::record::check::invariant;
+use crate::record::check::{Check, GateReport, Invariant};
 
 const G: GateId = GateId::Mark;
 const SPEC: &str = "spec 1 §4 IG_mark";

@@ -6,10 +6,11 @@ use alloc::vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ABSENT, Check, GateReport, Invariant, invariant};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
 use crate::machine::run::GateId;
-use crate::port::database::SourceFacts;
+use crate::record::check::invariant;
+use crate::record::check::{ABSENT, Check, GateReport, Invariant};
+use crate::record::observed::SourceFacts;
 
 const G: GateId = GateId::SourcePin;
 const SPEC: &str = "spec 1 §4 IG_source_pin";
@@ -115,7 +116,7 @@ impl SourcePinFacts {
     /// Clean facts.
     #[must_use]
     pub fn example() -> Self {
-        use crate::port::database::SourceVersionFacts;
+        use crate::record::observed::SourceVersionFacts;
         use uuid::Uuid;
         let sha = Digest::of(b"text");
         Self {
@@ -145,7 +146,7 @@ impl SourcePinFacts {
 pub(crate) mod tests {
     use super::*;
     use crate::gate::spoilers;
-    use crate::port::database::SourceVersionFacts;
+    use crate::record::observed::SourceVersionFacts;
 
     fn latest(facts: &mut SourcePinFacts) -> &mut SourceVersionFacts {
         facts.source.as_mut().unwrap().latest.as_mut().unwrap()

@@ -4,9 +4,10 @@
 use alloc::vec;
 
 use super::effect::{no_drift_after, surveyed};
-use super::{ABSENT, Check, GateReport, Invariant, invariant};
 use crate::machine::run::GateId;
-use crate::port::database::{EffectFacts, EffectName, fact};
+use crate::record::check::invariant;
+use crate::record::check::{ABSENT, Check, GateReport, Invariant};
+use crate::record::effect::{EffectFacts, EffectName, fact};
 
 /// The login that stores decisions, and no other (PROTOCOL §6).
 pub const REVIEWER_PRINCIPAL: &str = "cutter_review";
@@ -87,14 +88,14 @@ pub fn example() -> EffectFacts {
     let values = [(fact::ENTRY_STATUS, "reviewed_approved")];
     let mut facts =
         super::effect::example::facts(EffectName::Sg1Review, 0, &before, REVIEWER_PRINCIPAL, &values);
-    facts.survey_after.0.insert(crate::drift::BACKLOG_STATUS.into(), "reviewed_approved".into());
+    facts.survey_after.0.insert(crate::gate::drift::BACKLOG_STATUS.into(), "reviewed_approved".into());
     facts
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::drift;
+    use crate::gate::drift;
     use crate::gate::spoilers;
 
     struct Stored;

@@ -9,10 +9,11 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Check, GateReport, Invariant, invariant};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
 use crate::machine::run::GateId;
-use crate::port::database::StructuralFacts;
+use crate::record::check::invariant;
+use crate::record::check::{Check, GateReport, Invariant};
+use crate::record::observed::StructuralFacts;
 
 const G: GateId = GateId::StructuralVerify;
 const D18: &str = "spec 1 §4 IG_structural_verify, D18";
@@ -87,7 +88,7 @@ fn cardinality(id: &str, expected: &BTreeMap<String, u64>, observed: &BTreeMap<S
     let total = |map: &BTreeMap<String, u64>| {
         format!("{} units of {} kinds", map.values().fold(0u64, |a, b| a.saturating_add(*b)), map.len())
     };
-    let seen = if moved.is_empty() { total(observed) } else { super::listed(&moved) };
+    let seen = if moved.is_empty() { total(observed) } else { crate::record::check::listed(&moved) };
     Check::new(id, total(expected), seen, moved.is_empty())
 }
 

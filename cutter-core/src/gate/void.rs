@@ -6,9 +6,10 @@ use alloc::vec;
 use serde::{Deserialize, Serialize};
 
 use super::effect::{no_drift_after, number, surveyed, text};
-use super::{Check, GateReport, Invariant, invariant};
 use crate::machine::run::GateId;
-use crate::port::database::{EffectFacts, EffectName, fact};
+use crate::record::check::invariant;
+use crate::record::check::{Check, GateReport, Invariant};
+use crate::record::effect::{EffectFacts, EffectName, fact};
 
 const G: GateId = GateId::FailureEscalation;
 
@@ -98,7 +99,7 @@ impl VoidFacts {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::drift;
+    use crate::gate::drift;
     use crate::gate::spoilers;
 
     fn set(f: &mut VoidFacts, name: &str, value: &str) {

@@ -10,11 +10,12 @@ use serde::{Deserialize, Serialize};
 
 use super::effect::{ApprovedRows, no_drift_after, number, rows, surveyed};
 use super::structural_verify::{self, StructuralExpected};
-use super::{ABSENT, Check, GateReport, Invariant, invariant};
 #[cfg(any(test, feature = "memory"))]
-use crate::digest::Digest;
+use crate::base::digest::Digest;
 use crate::machine::run::GateId;
-use crate::port::database::{EffectFacts, EffectName, fact};
+use crate::record::check::invariant;
+use crate::record::check::{ABSENT, Check, GateReport, Invariant};
+use crate::record::effect::{EffectFacts, EffectName, fact};
 
 const G: GateId = GateId::WriteVerify;
 const SPEC: &str = "spec 1 §4 IG_write_verify";
@@ -83,7 +84,7 @@ pub struct WriteVerifyFacts {
     pub expected: StructuralExpected,
     /// The approved rows.
     pub rows: ApprovedRows,
-    /// What is wrong with the executor's stored signature ([`crate::attestation::faults`]).
+    /// What is wrong with the executor's stored signature ([`crate::record::attestation::faults`]).
     pub signature_faults: Vec<String>,
 }
 
@@ -133,7 +134,7 @@ fn recount(facts: &WriteVerifyFacts) -> Check {
             format!("{name}: expected {}, observed {}", c.expected, c.observed)
         })
         .collect();
-    Check::new(id, expected, super::listed(&named), false)
+    Check::new(id, expected, crate::record::check::listed(&named), false)
 }
 
 #[cfg(any(test, feature = "memory"))]
@@ -159,7 +160,7 @@ impl WriteVerifyFacts {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::drift;
+    use crate::gate::drift;
     use crate::gate::spoilers;
 
     fn set(f: &mut WriteVerifyFacts, name: &str, value: &str) {

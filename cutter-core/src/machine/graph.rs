@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use super::run::{GateId, RUN, RunState, Stage, Trigger};
 use super::{Spelled, TransitionTable, spelled};
-use crate::stop::{Slug, StopReason};
+use crate::machine::stop::{Slug, StopReason};
 
 /// How to write a diagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use super::{IllegalTransition, Row, Spelled as _, TransitionTable, UnknownName, deterministic, spelled};
-use crate::stop::{Slug, StopClass, StopReason};
+use crate::machine::stop::{Slug, StopClass, StopReason};
 
 pub use super::phase::Phase;
 

@@ -2,7 +2,7 @@
 //!
 //! To ensure correctness, an implementation holds to these rules:
 //!
-//! 1. What is asked for is judged as [`crate::backlog::judge`] judges it. A move that the table
+//! 1. What is asked for is judged as [`crate::record::backlog::judge`] judges it. A move that the table
 //!    does not have, or a rule that does not hold, is `Conflict`; its message has the rule's id
 //!    or the table's own sentence in it.
 //! 2. Every write is one transaction, durable on return, and idempotent: the same call again
@@ -22,12 +22,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::effect::ReviewVerdict;
 use super::environment::{Clock, IdSource};
 use super::{PortError, PortErrorKind, PortResult};
-use crate::backlog::{Entry, HistoryRow};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
 use crate::machine::backlog::BacklogState;
+use crate::record::backlog::{Entry, HistoryRow};
+use crate::record::effect::ReviewVerdict;
 
 /// The longest page and the longest sweep batch.
 pub const MAX_PAGE: u32 = 10_000;
@@ -164,7 +164,7 @@ pub struct AbandonRequest {
 pub trait Backlog: Send + Sync {
     /// A page of entries. `Invalid` if the limit is out of range.
     async fn list(&self, query: &BacklogQuery) -> PortResult<Vec<BacklogRow>>;
-    /// A page of entries with their records, read in one snapshot: what [`crate::backlog::audit()`]
+    /// A page of entries with their records, read in one snapshot: what [`crate::record::backlog::audit()`]
     /// takes. The page bounds the memory. `Invalid` as [`Self::list`].
     async fn entries(&self, query: &BacklogQuery) -> PortResult<Vec<Entry>>;
     /// One entry with its records; `None` if there is none.

@@ -4,74 +4,14 @@
 //! encrypts to the pinned recipient while it stores (IG_backup).
 
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 
 use super::PortResult;
-use crate::digest::Digest;
-use crate::id::RunId;
-
-/// How much is saved (D13).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum BackupScope {
-    /// The document's closure: cost follows the document.
-    #[default]
-    Document,
-    /// The whole database, by `pg_dump`.
-    Database,
-}
-
-impl BackupScope {
-    /// Stored spelling.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Document => "document",
-            Self::Database => "database",
-        }
-    }
-}
-
-/// What to save.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct BackupRequest {
-    /// The run, whose own governance rows do not count into the base state.
-    pub run_id: RunId,
-    /// The document.
-    pub document_id: String,
-    /// How much.
-    pub scope: BackupScope,
-    /// Written into the header (UTC, RFC 3339).
-    pub at: String,
-    /// What is left of the cap.
-    pub deadline_ms: u64,
-}
-
-/// One table in a backup.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TableSummary {
-    /// Qualified name.
-    pub table: String,
-    /// Rows, zero included.
-    pub rows: u64,
-    /// sha256 over the rows as they stand in the archive.
-    pub sha256: Digest,
-}
-
-/// What a stream held, known at its end.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BackupSummary {
-    /// Per table.
-    pub tables: Vec<TableSummary>,
-    /// Digest of the base state: the tables' digests less this run's own rows.
-    pub base_state_sha: Digest,
-    /// Content rows (units) of the document that the backup holds.
-    pub content_rows: u64,
-}
+use crate::base::digest::Digest;
+use crate::base::id::RunId;
+use crate::record::backup::{BackupBlob, BackupRequest, BackupSummary, TargetFacts};
 
 /// A consistent stream of the plaintext backup.
 #[async_trait]
@@ -89,21 +29,6 @@ pub trait BackupSource: Send + Sync {
     async fn open(&self, request: &BackupRequest) -> PortResult<Box<dyn BackupStream>>;
 }
 
-/// A stored backup.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BackupBlob {
-    /// Name within the run's own place, say `pre_write.3.gpg`.
-    pub name: String,
-    /// Ciphertext length in bytes.
-    pub bytes: u64,
-    /// sha256 of the ciphertext: the `backup_sha` of the spec.
-    pub sha256: Digest,
-    /// sha256 of the plaintext.
-    pub plaintext_sha256: Digest,
-    /// Fingerprint of the recipient's primary key.
-    pub fingerprint: String,
-}
-
 /// Receives plaintext, stores ciphertext.
 #[async_trait]
 pub trait BackupSink: Send {
@@ -112,15 +37,6 @@ pub trait BackupSink: Send {
     /// Ends the message and publishes it, never replacing. Durable on return. Dropping the
     /// sink before leaves nothing.
     async fn finish(self: Box<Self>) -> PortResult<BackupBlob>;
-}
-
-/// What IG_backup asks of the target before anything is written.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TargetFacts {
-    /// Can it be written?
-    pub reachable: bool,
-    /// Fingerprint of the recipient key that it would encrypt to.
-    pub fingerprint: String,
 }
 
 /// Where backups go.

@@ -5,7 +5,7 @@
 //!
 //! 1. One key is one entry. What it asks for never changes; nothing is ever removed.
 //! 2. [`CommandLedger::claim`] is one transaction: it judges by
-//!    [`judge`](crate::command::judge) and, where the judgement claims, opens the next attempt
+//!    [`judge`](crate::gate::command::judge) and, where the judgement claims, opens the next attempt
 //!    (epoch 1, 2, …). Of many claims at once, one gets the attempt; the others see it.
 //! 3. [`CommandLedger::settle`] writes under the newest epoch and its holder alone: any other is
 //!    [`PortErrorKind::Fenced`]. The same settlement again gives what stands; another one under a
@@ -21,7 +21,7 @@
 //! [`PortErrorKind::OutcomeUnknown`]: super::PortErrorKind::OutcomeUnknown
 
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use async_trait::async_trait;
@@ -29,8 +29,10 @@ use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::PortResult;
-use crate::command::{Command, CommandKey, CommandKind, CommandState, Judgement, Outcome, Settlement};
-use crate::digest::Digest;
+use crate::gate::command::Judgement;
+use crate::gate::command::PayloadConflict;
+use crate::record::command::{Command, CommandKey, Settlement};
+use crate::record::command_entry::CommandEntry;
 
 /// Asks for the next attempt at a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,47 +88,8 @@ pub struct Attempt {
     pub settlement: Option<Settlement>,
 }
 
-/// A command and its newest attempt.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CommandEntry {
-    /// The key.
-    pub key: CommandKey,
-    /// What is asked for.
-    pub kind: CommandKind,
-    /// Canonical JSON of `{"kind", "payload"}`.
-    pub body: String,
-    /// sha256 of `body`.
-    pub payload_sha256: Digest,
-    /// Who asked first.
-    pub actor: String,
-    /// When, by that caller's clock.
-    pub at: Timestamp,
-    /// The newest attempt.
-    pub epoch: u32,
-    /// Whose it is.
-    pub holder: Uuid,
-    /// How it ended, if it did.
-    pub settlement: Option<Settlement>,
-    /// Attempts that ended in `waiting`.
-    pub failures: u32,
-}
-
-impl CommandEntry {
-    /// Where it stands.
-    #[must_use]
-    pub fn state(&self) -> CommandState {
-        self.settlement.as_ref().map_or(CommandState::Intended, Settlement::state)
-    }
-
-    /// Its end, if it has ended.
-    #[must_use]
-    pub fn outcome(&self) -> Option<Outcome> {
-        self.settlement.clone().and_then(|settlement| settlement.try_into().ok())
-    }
-}
-
 /// The ledger. Object-safe; every implementation passes
-/// `cutter_core::conformance::command_ledger`.
+/// `cutter_core::testing::conformance::command_ledger`.
 #[async_trait]
 pub trait CommandLedger: Send + Sync {
     /// Judges a command and opens the next attempt where the judgement says so (rule 2).
@@ -160,4 +123,12 @@ pub trait CommandLedger: Send + Sync {
     /// # Errors
     /// As [`Self::get`].
     async fn unsettled(&self, after: Option<&CommandKey>, limit: u32) -> PortResult<Vec<CommandEntry>>;
+}
+
+impl PayloadConflict {
+    /// The conflict as the port's own kind of error, for callers below the boundary.
+    #[must_use]
+    pub fn to_port(&self, port: &'static str, op: &str) -> super::PortError {
+        super::PortError::new(port, op, super::PortErrorKind::Conflict, self.to_string())
+    }
 }

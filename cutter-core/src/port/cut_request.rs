@@ -7,7 +7,7 @@
 //! 2. Every operation may be asked for again, with the same ids and the same content, at any time
 //!    and in any later status: it then writes nothing and gives what stands. That is what to do
 //!    after [`PortErrorKind::OutcomeUnknown`].
-//! 3. What [`judge`](crate::cut_request::judge) refuses is [`PortErrorKind::Conflict`], with the
+//! 3. What [`judge`](crate::record::cut_request::judge) refuses is [`PortErrorKind::Conflict`], with the
 //!    judgement's own text: a move that the table does not have, or a rule's name. A request that
 //!    is not there is [`PortErrorKind::NotFound`].
 //! 4. Leg A, write-verify and void of [`crate::port::database`] move the request that names their
@@ -34,10 +34,11 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::PortResult;
-use crate::cut_request::{CutRequest, CutVerdict, SignalName, Transition};
-use crate::digest::Digest;
-use crate::id::RunId;
+use crate::base::digest::Digest;
+use crate::base::id::RunId;
 use crate::machine::cut_request::CutRequestStatus;
+use crate::record::cut_request::{CutRequest, CutVerdict, SignalName, Transition};
+use crate::record::staging::StagingRecord;
 
 /// Who asks, and when.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +56,7 @@ pub struct AddRequest {
     pub cut_request_id: Uuid,
     /// What is to be cut.
     pub source_ref: String,
-    /// What `source_ref` names; see [`crate::cut_request::DEFAULT_SOURCE_KIND`].
+    /// What `source_ref` names; see [`crate::record::cut_request::DEFAULT_SOURCE_KIND`].
     pub source_kind: String,
     /// The customer is the actor.
     pub asked: Asked,
@@ -206,33 +207,6 @@ pub struct RequestQuery {
     pub after: Option<(Timestamp, Uuid)>,
     /// At most so many.
     pub limit: u32,
-}
-
-/// What is kept of staged bytes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StagingRecord {
-    /// Row id.
-    pub staging_record_id: Uuid,
-    /// `source_copy` or `mark_manifest`.
-    pub record_kind: String,
-    /// sha256 of the bytes.
-    pub sha256: Digest,
-    /// Their length.
-    pub byte_length: u64,
-    /// `staged`, `approved`, `consumed`, `expired` or `cleaned`.
-    pub lifecycle_status: String,
-    /// Always true: staged bytes go into no vector store.
-    pub vector_excluded: bool,
-    /// When the bytes came.
-    pub created_at: Timestamp,
-    /// When the mark was approved.
-    pub approved_at: Option<Timestamp>,
-    /// When the cut began.
-    pub consumed_at: Option<Timestamp>,
-    /// When the bytes may go.
-    pub expires_at: Option<Timestamp>,
-    /// When they went.
-    pub cleaned_at: Option<Timestamp>,
 }
 
 /// Which signals a worker takes.

@@ -1,6 +1,6 @@
 //! The knowledge base port: create-only documents with revisions, and the runs index.
 //!
-//! Paths are relative, `/`-separated and checked by [`crate::naming`]. The orchestrator
+//! Paths are relative, `/`-separated and checked by [`crate::report::naming`]. The orchestrator
 //! only ever creates; revisions exist because people edit their own documents, and so
 //! that an edit after validation is seen (spec 2 §8).
 
@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use async_trait::async_trait;
 
 use super::PortResult;
-use crate::digest::Digest;
+use crate::base::digest::Digest;
 
 /// The answer of [`KnowledgeBase::create`].
 #[derive(Debug, Clone, PartialEq, Eq)]

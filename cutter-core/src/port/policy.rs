@@ -8,7 +8,7 @@
 //! 3. No login of a run can write here.
 //!
 //! A database can't check a person's signature, so what stands here is transport: everybody who
-//! relies on it checks the chain ([`crate::policy::Chain::check`]).
+//! relies on it checks the chain ([`crate::record::policy::Chain::check`]).
 //!
 //! [`Reader::policy`]: super::database::Reader::policy
 
@@ -16,8 +16,9 @@ use alloc::boxed::Box;
 
 use async_trait::async_trait;
 
-use super::{CasOutcome, PortResult};
-use crate::policy::NewEvent;
+use super::PortResult;
+use crate::base::cas::CasOutcome;
+use crate::record::policy::NewEvent;
 
 /// The administrator's side of the policy.
 #[async_trait]

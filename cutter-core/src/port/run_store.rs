@@ -13,8 +13,9 @@ use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::{CasOutcome, PortResult};
-use crate::id::RunId;
+use super::PortResult;
+use crate::base::cas::CasOutcome;
+use crate::base::id::RunId;
 
 /// A stored revision of a sidecar.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,13 +5,13 @@
 //! 1. Every operation is atomic and durable on return; of a batch, each item on its own, but for
 //!    [`WorkQueue::enqueue`], which writes the whole batch or nothing. A batch names an item under
 //!    one token only.
-//! 2. What [`judge`](crate::queue::judge) says of an item is what happens to it, and nothing else
+//! 2. What [`judge`](crate::record::queue::judge) says of an item is what happens to it, and nothing else
 //!    happens. A refusal is an [`Answer`], with the judgement's own text; it is no error.
 //! 3. Of two operations on one item at the same time one comes first, and the other is judged by
 //!    what the first left behind: a cancellation and a completion never both apply.
 //! 4. Leases and waits are measured by the queue's own clock. No operation takes a time from the
 //!    caller, so a worker's clock decides nothing.
-//! 5. A claim takes items in [`claim_order`](crate::queue::claim_order) of those that nobody else
+//! 5. A claim takes items in [`claim_order`](crate::record::queue::claim_order) of those that nobody else
 //!    is taking at the moment, and never waits for another claim.
 //! 6. Every write of a holder may be asked for again under the same token: it then writes nothing
 //!    and answers [`Answer::Already`]. That is what to do after
@@ -32,7 +32,7 @@ use uuid::Uuid;
 
 use super::PortResult;
 use crate::machine::work_item::WorkItemState;
-use crate::queue::{Attempt, Failure, ItemId, NewItem, Token, WorkItem};
+use crate::record::queue::{Attempt, Failure, ItemId, NewItem, Token, WorkItem};
 
 /// The answer to a write on one item.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub enum Answer {
     Applied(WorkItemState),
     /// It stood so already: nothing was written.
     Already,
-    /// No; the text of the [`Refusal`](crate::queue::Refusal), which begins with its rule or with
+    /// No; the text of the [`Refusal`](crate::record::queue::Refusal), which begins with its rule or with
     /// `illegal work_item transition`. A holder that is refused by `lease.token` stops at once.
     Refused(String),
 }
@@ -146,7 +146,7 @@ pub trait WorkQueue: Send + Sync {
     /// # Errors
     /// `Conflict` if a key stands for another payload: `enqueue.same_payload` with both digests,
     /// and nothing of the batch is written. `Invalid` above
-    /// [`BATCH_MAX`](crate::queue::BATCH_MAX).
+    /// [`BATCH_MAX`](crate::record::queue::BATCH_MAX).
     async fn enqueue(&self, items: &[NewItem]) -> PortResult<Vec<Enqueued>>;
 
     /// Takes up to `limit` items under leases of this length, in claim order.
@@ -176,7 +176,7 @@ pub trait WorkQueue: Send + Sync {
     async fn complete(&self, tokens: &[Token]) -> PortResult<Vec<Answer>>;
 
     /// The attempt failed: within the budget the item waits as `awaiting_tool` for the delay that
-    /// [`retry::decide`](crate::retry::decide) gives with the key as seed, else it is `failed`.
+    /// [`retry::decide`](crate::machine::retry::decide) gives with the key as seed, else it is `failed`.
     ///
     /// # Errors
     /// None of its own.

@@ -10,14 +10,14 @@ use alloc::vec::Vec;
 use super::phase::{PRESERVED_MAX, render, title};
 use super::text::{code, prose};
 use super::{CELLS, FinalSections, PhaseReport};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
+use crate::base::id::RunId;
+use crate::base::limits::KB_DOCUMENTS_PER_RUN;
 use crate::gate::closeout::{self, CloseoutFacts};
-use crate::id::RunId;
-use crate::limits::KB_DOCUMENTS_PER_RUN;
 use crate::machine::run::{GateId, Phase, Stage};
-use crate::port::ask::AnswerWrite;
-use crate::sidecar::ApprovalRecord;
-use crate::statement::tables_of;
+use crate::record::ask::AnswerWrite;
+use crate::record::sidecar::ApprovalRecord;
+use crate::record::statement::tables_of;
 
 /// What was done, one line per step.
 pub(crate) fn work() -> Vec<String> {

@@ -8,7 +8,7 @@ use alloc::string::{String, ToString};
 use core::ops::Range;
 
 use super::ReportError;
-use crate::id::RunId;
+use crate::base::id::RunId;
 
 /// Refuses a text with a secret or another run's id.
 pub(super) fn check(text: &str, run_id: &str) -> Result<(), ReportError> {

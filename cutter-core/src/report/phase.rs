@@ -8,9 +8,9 @@ use core::fmt::Write as _;
 
 use super::text::{bullets, bytes, code, one_line, prose, scalar, table, yaml};
 use super::{ReportError, fitted};
-use crate::digest::Digest;
-use crate::gate::{Check, GateReport};
+use crate::base::digest::Digest;
 use crate::machine::run::Phase;
+use crate::record::check::{Check, GateReport};
 
 /// What the last phase alone may say: what is kept, and what comes next.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -15,16 +15,16 @@ use super::phase::{checks, gate_line};
 use super::text::{bullets, bytes, code, one_line, prose, scalar, table, yaml};
 use super::version::VersionDiff;
 use super::{ReportError, fitted, tree, version};
-use crate::approval::{
+use crate::base::digest::Digest;
+use crate::base::limits::REPORT_MAX_LINES;
+use crate::base::visible::is_hidden;
+use crate::gate::drift::FUNCTION_PREFIX;
+use crate::machine::run::GateId;
+use crate::record::approval::{
     self, ApprovalPolicy, Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, STOP_RESUME, SignaturePolicy, VOID,
     allows, field,
 };
-use crate::digest::Digest;
-use crate::drift::FUNCTION_PREFIX;
-use crate::gate::GateReport;
-use crate::limits::REPORT_MAX_LINES;
-use crate::machine::run::GateId;
-use crate::visible::is_hidden;
+use crate::record::check::GateReport;
 
 /// One unit that would be cut or enacted.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -17,11 +17,11 @@ use super::request::{
 };
 use super::text::yaml;
 use super::{CELLS, REPORT_MAX_BYTES, version};
-use crate::approval::LIFECYCLE_ENACTMENT;
-use crate::gate::clip;
-use crate::limits::REPORT_MAX_LINES;
-use crate::naming::DocumentName;
-use crate::visible::{is_hidden, is_joiner};
+use crate::base::clip::clip;
+use crate::base::limits::REPORT_MAX_LINES;
+use crate::base::visible::{is_hidden, is_joiner};
+use crate::record::approval::LIFECYCLE_ENACTMENT;
+use crate::report::naming::DocumentName;
 
 /// The first place where a request shows something else.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -198,7 +198,7 @@ fn is_pin(line: &str) -> bool {
 fn is_fact(line: &str, report: &RequestReport) -> bool {
     let Some((key, value)) = pair(line) else { return false };
     let planned = report.facts.iter().find(|(name, _)| name == key).map(|(_, value)| value);
-    let asked = report.ask.required.get(key).filter(|_| key != crate::approval::field::CHANGE_SET_ID);
+    let asked = report.ask.required.get(key).filter(|_| key != crate::record::approval::field::CHANGE_SET_ID);
     let says = |value: &String| {
         let pair = [(key.to_string(), value.clone())];
         CELLS.iter().any(|cell| yaml(&pair, "", 1, *cell).trim_end() == line)

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 
 use super::tests::{cut_request, pairs};
 use super::{RequestReport, render_request, request, shows};
-use crate::approval::field;
-use crate::digest::Digest;
+use crate::base::digest::Digest;
+use crate::record::approval::field;
 
 /// What somebody knows of a request who has no record of its run.
 pub(super) fn known_of(report: &RequestReport, knows_before: bool) -> RequestReport {

@@ -11,9 +11,9 @@ use super::ReportError;
 use super::guard::withhold;
 use super::request::{approval_template, by_hand};
 use super::text::{bullets, code, fence, one_line, prose, scalar, table};
-use crate::approval::{Ask, STOP_RESUME, VOID, allows};
-use crate::limits::KB_DOCUMENT_MAX_BYTES;
-use crate::visible;
+use crate::base::limits::KB_DOCUMENT_MAX_BYTES;
+use crate::base::visible;
+use crate::record::approval::{Ask, STOP_RESUME, VOID, allows};
 
 /// Everything that a stop-route report shows.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,13 +10,14 @@ use proptest::prelude::*;
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 
 use super::*;
-use crate::approval::{ApprovalText, Ask, field, render_approval};
-use crate::compare::{Class, Comparison, OutlineLine, UnitFact};
-use crate::digest::Digest;
+use crate::base::digest::Digest;
 use crate::gate::authorization::AuthorizationFacts;
-use crate::gate::{Check, GateReport, grant_probe, mark};
+use crate::gate::{grant_probe, mark};
 use crate::machine::run::{GateId, Phase};
-use crate::port::database::ReviewVerdict;
+use crate::record::approval::{ApprovalText, Ask, field, render_approval};
+use crate::record::check::{Check, GateReport};
+use crate::record::effect::ReviewVerdict;
+use crate::text::compare::{Class, Comparison, OutlineLine, UnitFact};
 
 const RUN: &str = "ictr-20260520T101112Z-0196ed9a-1c00-7000-8000-000000000001";
 
@@ -89,7 +90,7 @@ pub(super) fn cut_request() -> RequestReport {
     };
     let policy = AuthorizationFacts::example().policy;
     RequestReport {
-        ask: ask(crate::approval::CUT_AUTHORIZATION, GateId::CutAuthz, &fields),
+        ask: ask(crate::record::approval::CUT_AUTHORIZATION, GateId::CutAuthz, &fields),
         run_id: RUN.into(),
         document_id: "ICX-CONST".into(),
         created_by: "operator".into(),
@@ -126,8 +127,12 @@ fn stop() -> StopReport {
     use field::*;
     let fields = [RUN_ID, DOCUMENT_ID, STOP, STOP_CODE, OBSERVED_SHA256, NONCE];
     let asks = vec![
-        ask(crate::approval::DRIFT_ACK, GateId::FailureEscalation, &fields),
-        ask(crate::approval::VOID, GateId::FailureEscalation, &[RUN_ID, DOCUMENT_ID, STOP, STOP_CODE, NONCE]),
+        ask(crate::record::approval::DRIFT_ACK, GateId::FailureEscalation, &fields),
+        ask(
+            crate::record::approval::VOID,
+            GateId::FailureEscalation,
+            &[RUN_ID, DOCUMENT_ID, STOP, STOP_CODE, NONCE],
+        ),
     ];
     StopReport {
         run_id: RUN.into(),
@@ -188,7 +193,7 @@ fn a_lifecycle_request_says_that_it_cannot_be_taken_back() {
     use field::*;
     let fields = [RUN_ID, DOCUMENT_ID, CHANGE_SET_ID, REVIEW_DECISION_ID, UNIT_COUNT, UNIT_SET_DIGEST, NONCE];
     let request = RequestReport {
-        ask: ask(crate::approval::LIFECYCLE_ENACTMENT, GateId::LifecycleAuthz, &fields),
+        ask: ask(crate::record::approval::LIFECYCLE_ENACTMENT, GateId::LifecycleAuthz, &fields),
         backup: None,
         grants: None,
         version_diff: None,
@@ -300,7 +305,7 @@ fn a_thousand_units_fit_and_the_rest_is_counted() {
         bytes: 1 << 20,
     });
     let text = render_request(&RequestReport { units: units.collect(), ..cut_request() }).unwrap();
-    assert!(text.lines().count() <= crate::limits::REPORT_MAX_LINES);
+    assert!(text.lines().count() <= crate::base::limits::REPORT_MAX_LINES);
     assert!(text.contains("of them are not listed. `cutter plan FILE --document-id ICX-CONST` shows all"));
 }
 
@@ -459,7 +464,7 @@ proptest! {
 
 #[test]
 fn each_way_to_go_on_after_a_stop_is_told() {
-    use crate::approval::{DRIFT_ACK, STOP_RESUME, VOID};
+    use crate::record::approval::{DRIFT_ACK, STOP_RESUME, VOID};
     let with = |code: &str, kinds: &[&str]| {
         let asks = kinds.iter().map(|kind| ask(kind, GateId::FailureEscalation, &[field::RUN_ID])).collect();
         let text = render_stop(&StopReport { code: code.into(), asks, ..stop() }).unwrap();

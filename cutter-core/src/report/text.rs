@@ -6,8 +6,8 @@ use alloc::string::{String, ToString as _};
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 
-use crate::gate::clip;
-pub(super) use crate::visible::one_line;
+use crate::base::clip::clip;
+pub(super) use crate::base::visible::one_line;
 
 /// As [`one_line`], at most `max` bytes of it.
 fn shown(text: &str, max: usize) -> Cow<'_, str> {

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use super::request::UnitLine;
 use super::text::{bytes, one_line};
-use crate::gate::clip;
+use crate::base::clip::clip;
 
 /// A rendered tree.
 pub(super) struct Tree {

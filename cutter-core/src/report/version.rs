@@ -5,8 +5,8 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::text::{code, one_line};
-use crate::compare::{Class, Comparison, Outline, OutlineLine, Summary};
-use crate::gate::clip;
+use crate::base::clip::clip;
+use crate::text::compare::{Class, Comparison, Outline, OutlineLine, Summary};
 
 /// Lines of the outline that a request keeps; it shows as many as there is room for.
 const KEPT: usize = 60;

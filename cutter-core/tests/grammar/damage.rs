@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use cutter_core::mark::{MarkError, MarkLimits};
-use cutter_core::profile::{Format, Profile};
+use cutter_core::text::mark::{MarkError, MarkLimits};
+use cutter_core::text::profile::{Format, Profile};
 
 use crate::document::document;
 use crate::tape::Tape;

@@ -1,6 +1,6 @@
 //! A document of a profile's convention, and the units that were planted in it.
 
-use cutter_core::profile::{After, Designator, FoldTitles, NumberSide, Numeral, Profile};
+use cutter_core::text::profile::{After, Designator, FoldTitles, NumberSide, Numeral, Profile};
 
 use crate::numeral::{Printed, capital, insert, print, range};
 use crate::tape::Tape;

@@ -1,7 +1,7 @@
 //! Lists inside an article, made at random from a profile's enumerators: every item that was
 //! planted is found at its byte, of the kind and with the number that it has, and no other.
 
-use cutter_core::profile::{Enumerator, Numeral, Profile};
+use cutter_core::text::profile::{Enumerator, Numeral, Profile};
 
 use super::document::document;
 use super::tape::Tape;

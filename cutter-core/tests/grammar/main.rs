@@ -10,11 +10,11 @@ mod numeral;
 mod tape;
 mod xml;
 
-use cutter_core::address::{Address, DocumentId};
-use cutter_core::mark::{
+use cutter_core::text::address::{Address, DocumentId};
+use cutter_core::text::mark::{
     MarkContext, MarkError, MarkLimits, Marked, body_region, check_partition, marker_for,
 };
-use cutter_core::profile::Profile;
+use cutter_core::text::profile::Profile;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

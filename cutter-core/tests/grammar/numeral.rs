@@ -1,6 +1,6 @@
 //! How a profile prints a number, and the label that the address must have for it.
 
-use cutter_core::profile::{Designator, NumberSide, Numeral, Profile};
+use cutter_core::text::profile::{Designator, NumberSide, Numeral, Profile};
 
 use crate::tape::Tape;
 

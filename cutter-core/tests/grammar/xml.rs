@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use cutter_core::profile::Profile;
+use cutter_core::text::profile::Profile;
 
 use crate::document::Planted;
 use crate::tape::Tape;

@@ -16,11 +16,12 @@ use std::io::{self, Write};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cutter_core::digest::{Digest, to_hex};
-use cutter_core::id::RunId;
-use cutter_core::port::backup::{BackupBlob, BackupSink, BackupTarget, TargetFacts};
+use cutter_core::base::digest::{Digest, to_hex};
+use cutter_core::base::id::RunId;
+use cutter_core::port::backup::{BackupSink, BackupTarget};
 use cutter_core::port::knowledge_base::CreateOutcome;
 use cutter_core::port::{PortErrorKind, PortResult};
+use cutter_core::record::backup::{BackupBlob, TargetFacts};
 use tokio::sync::{mpsc, oneshot};
 
 use super::body::Body;

@@ -14,9 +14,10 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cutter_core::digest::Digest;
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::digest::Digest;
+use cutter_core::port::PortResult;
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
-use cutter_core::port::{CasOutcome, PortResult};
 
 use super::error::Fault;
 use super::index;

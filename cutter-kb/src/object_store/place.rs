@@ -8,7 +8,7 @@ use std::time::Duration;
 use ::object_store::path::Path;
 use ::object_store::{MultipartUpload, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload};
 use bytes::Bytes;
-use cutter_core::digest::{Digest, Hasher};
+use cutter_core::base::digest::{Digest, Hasher};
 use cutter_core::port::PortErrorKind;
 use futures_util::TryStreamExt as _;
 

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
 
-use cutter_core::digest::{Digest, Hasher};
+use cutter_core::base::digest::{Digest, Hasher};
 use pgp::composed::{DecryptionOptions, Message, TheRing};
 use pgp::types::{Password, Seipdv1ReadMode};
 

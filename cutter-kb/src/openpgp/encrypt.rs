@@ -9,7 +9,7 @@ use std::io::{self, Read, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use cutter_core::digest::{Digest, Hasher};
+use cutter_core::base::digest::{Digest, Hasher};
 use pgp::composed::{MessageBuilder, SignedPublicKey};
 use pgp::crypto::sym::SymmetricKeyAlgorithm;
 use rand::rngs::OsRng;

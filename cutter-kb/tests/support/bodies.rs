@@ -9,8 +9,8 @@ use ::object_store::local::LocalFileSystem;
 use ::object_store::memory::InMemory;
 use ::object_store::{ObjectStore, ObjectStoreExt as _};
 use bytes::Bytes;
-use cutter_core::digest::Digest;
-use cutter_core::id::{RunId, mint_v7};
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::{RunId, mint_v7};
 use cutter_core::port::PortResult;
 use cutter_core::port::backup::BackupTarget as _;
 use cutter_core::port::knowledge_base::KnowledgeBase as _;
@@ -75,7 +75,7 @@ pub fn readers() -> Vec<Reader> {
         let opened = block_on(BackupReader::open(&place, &run_id(), NAME));
         drop(place);
         let mut reader = opened?.unwrap();
-        let (mut hasher, mut bytes) = (cutter_core::digest::Hasher::new(), 0);
+        let (mut hasher, mut bytes) = (cutter_core::base::digest::Hasher::new(), 0);
         while let Some(piece) = block_on(reader.next())? {
             hasher.update(&piece);
             bytes += piece.len() as u64;

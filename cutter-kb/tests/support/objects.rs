@@ -15,9 +15,9 @@ use ::object_store::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use cutter_core::conformance::{ConformanceFailure, Fresh, backup, knowledge_base};
 use cutter_core::port::backup::BackupTarget;
 use cutter_core::port::knowledge_base::KnowledgeBase;
+use cutter_core::testing::conformance::{ConformanceFailure, Fresh, backup, knowledge_base};
 use cutter_kb::object_store::{ObjectBackupTarget, ObjectKb, Place};
 use cutter_kb::openpgp::{KeyKind, KeyPair, Recipient};
 use futures_executor::block_on;

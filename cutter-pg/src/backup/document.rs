@@ -2,8 +2,8 @@
 
 use std::io::BufRead as _;
 
-use cutter_core::digest::{Digest, Hasher};
-use cutter_core::port::backup::{BackupRequest, BackupSummary, TableSummary};
+use cutter_core::base::digest::{Digest, Hasher};
+use cutter_core::record::backup::{BackupRequest, BackupSummary, TableSummary};
 use postgres::{Client, GenericClient, IsolationLevel, NoTls, Transaction};
 use uuid::Uuid;
 

@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use cutter_core::digest::Hasher;
-use cutter_core::port::backup::{BackupRequest, BackupSummary};
+use cutter_core::base::digest::Hasher;
+use cutter_core::record::backup::{BackupRequest, BackupSummary};
 use postgres::Client;
 use secrecy::ExposeSecret as _;
 

@@ -17,9 +17,9 @@
 //! a change anywhere is found; a cut is found because `end` is missing. Digests find damage, not
 //! forgery: whose archive it is says the sha256 of the ciphertext, which the run recorded.
 
-use cutter_core::digest::Digest;
-use cutter_core::id::RunId;
-use cutter_core::port::backup::{BackupScope, TableSummary};
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
+use cutter_core::record::backup::{BackupScope, TableSummary};
 use serde::{Deserialize, Serialize};
 
 /// The version of the form.

@@ -12,8 +12,9 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use cutter_core::port::backup::{BackupStream, BackupSummary};
+use cutter_core::port::backup::BackupStream;
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::backup::BackupSummary;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::PORT;

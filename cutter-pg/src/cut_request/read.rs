@@ -1,8 +1,9 @@
 //! Requests, timelines, staging records and signals as they are read. Lists go along an index by
 //! key, whatever the filter: a page costs the same however many requests there are.
 
-use cutter_core::cut_request::{CutRequest, Transition};
-use cutter_core::port::cut_request::{RequestQuery, Signal, StagingRecord};
+use cutter_core::port::cut_request::{RequestQuery, Signal};
+use cutter_core::record::cut_request::{CutRequest, Transition};
+use cutter_core::record::staging::StagingRecord;
 use postgres::types::ToSql;
 use postgres::{Client, GenericClient, Row};
 use uuid::Uuid;

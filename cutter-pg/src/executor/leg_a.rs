@@ -1,6 +1,6 @@
 //! Leg A: the change set, its units, the executor's signature, S2 → S5 → S6.
 
-use cutter_core::port::effect::{LegAWrite, fact};
+use cutter_core::record::effect::{LegAWrite, fact};
 use uuid::Uuid;
 
 use super::{put_approval, put_rows, sign, use_approval};
@@ -98,8 +98,8 @@ fn open_change_set(tx: &mut Tx<'_>, write: &LegAWrite) -> Result<(), PgError> {
 fn create(tx: &mut Tx<'_>, write: &LegAWrite) -> Result<i64, PgError> {
     let units = &write.units;
     let ids =
-        |of: fn(&cutter_core::port::effect::UnitWrite) -> Uuid| units.iter().map(of).collect::<Vec<_>>();
-    let numbers = |of: fn(&cutter_core::port::effect::UnitWrite) -> u64| {
+        |of: fn(&cutter_core::record::effect::UnitWrite) -> Uuid| units.iter().map(of).collect::<Vec<_>>();
+    let numbers = |of: fn(&cutter_core::record::effect::UnitWrite) -> u64| {
         units.iter().map(|unit| bigint(of(unit))).collect::<Result<Vec<_>, _>>()
     };
     let (unit_ids, version_ids, anchor_ids) =

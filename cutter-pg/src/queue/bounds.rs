@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
-use cutter_core::queue::{BATCH_MAX, LEASE_MAX, LEASE_MIN};
+use cutter_core::record::queue::{BATCH_MAX, LEASE_MAX, LEASE_MIN};
 
 use super::PORT;
 

@@ -2,11 +2,11 @@
 
 use std::time::SystemTime;
 
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
+use cutter_core::machine::retry::RetryPolicy;
 use cutter_core::machine::work_item::WorkItemState as S;
 use cutter_core::port::work_queue::QueueStatistics;
-use cutter_core::queue::{Attempt, ItemId, Reason, WorkItem};
-use cutter_core::retry::RetryPolicy;
+use cutter_core::record::queue::{Attempt, ItemId, Reason, WorkItem};
 use jiff::Timestamp;
 use jiff::civil::Date;
 use postgres::Row;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use cutter_core::machine::work_item::{WORK_ITEM, WorkItemState};
 use cutter_core::port::PortResult;
 use cutter_core::port::work_queue::Enqueued;
-use cutter_core::queue::{Change, ItemId, NewItem, Token, WorkItem};
+use cutter_core::record::queue::{Change, ItemId, NewItem, Token, WorkItem};
 use jiff::Timestamp;
 use postgres::fallible_iterator::FallibleIterator as _;
 use postgres::{Client, Statement};

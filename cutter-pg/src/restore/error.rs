@@ -1,6 +1,6 @@
 //! Why nothing was restored.
 
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
 
 use crate::error::PgError;
 use crate::migrate::MigrateError;

@@ -2,8 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read};
 
-use cutter_core::digest::{Digest, Hasher};
-use cutter_core::port::backup::{BackupScope, TableSummary};
+use cutter_core::base::digest::{Digest, Hasher};
+use cutter_core::record::backup::{BackupScope, TableSummary};
 use serde::de::DeserializeOwned;
 
 use super::error::{RestoreError, damaged};

@@ -1,8 +1,9 @@
 //! What the store's statements ask with and what they answer.
 
-use cutter_core::id::RunId;
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::id::RunId;
 use cutter_core::port::run_store::{Claim, LockHolder, StopRequest, StoredRevision};
-use cutter_core::port::{CasOutcome, PortErrorKind, PortResult};
+use cutter_core::port::{PortErrorKind, PortResult};
 use postgres::Row;
 use serde::Deserialize;
 use uuid::Uuid;

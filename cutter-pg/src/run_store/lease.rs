@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use cutter_core::id::RunId;
+use cutter_core::base::id::RunId;
 use cutter_core::port::run_store::{RunLock, StopRequest};
 use cutter_core::port::{PortErrorKind, PortResult};
 

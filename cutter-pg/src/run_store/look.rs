@@ -1,6 +1,6 @@
 //! Looking at the store as a whole.
 
-use cutter_core::id::RunId;
+use cutter_core::base::id::RunId;
 use cutter_core::port::PortResult;
 use cutter_core::port::run_store::StoredRevision;
 use postgres::Row;

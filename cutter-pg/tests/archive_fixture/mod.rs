@@ -1,9 +1,10 @@
 //! Documents to back up, made by the schema's own functions, and archives as bytes.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use cutter_core::id::RunId;
-use cutter_core::port::backup::{BackupRequest, BackupScope, BackupSource as _, BackupSummary};
+use cutter_core::base::id::RunId;
+use cutter_core::port::backup::BackupSource as _;
 use cutter_core::port::{PortError, PortResult};
+use cutter_core::record::backup::{BackupRequest, BackupScope, BackupSummary};
 use cutter_pg::backup::PgBackupSource;
 use cutter_pg::login::Login;
 use cutter_pg::testing::{TestDatabase, TestServer};

@@ -1,11 +1,11 @@
 //! The backlog's functions as a login calls them, and entries at any state.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
-use cutter_core::backlog::{Entry, audit};
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
 use cutter_core::machine::backlog::BacklogState as S;
 use cutter_core::port::backlog::{Backlog, BacklogQuery};
-use cutter_core::port::database::{EffectName as N, ReviewVerdict, Verdict};
+use cutter_core::record::backlog::{Entry, audit};
+use cutter_core::record::effect::{EffectName as N, ReviewVerdict, Verdict};
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 use postgres::Client;

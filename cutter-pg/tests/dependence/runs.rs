@@ -1,6 +1,6 @@
 //! Of a run, from its asks to its enactment, and of its request.
 
-use cutter_core::port::effect::{EffectName, ExecutorEffect, ReviewVerdict};
+use cutter_core::record::effect::{EffectName, ExecutorEffect, ReviewVerdict};
 
 use super::Calls;
 use super::support::{Run, World, id};

@@ -1,6 +1,6 @@
 //! Of what is cut, enacted and voided, of consents, entries and requests.
 
-use cutter_core::port::effect::ReviewVerdict;
+use cutter_core::record::effect::ReviewVerdict;
 use cutter_pg::login::Login;
 
 use super::Scene;
@@ -113,8 +113,8 @@ fn a_change_set_is_voided_by_its_own_run_with_an_approval_to_void() {
     ]);
     // The function that voids one unit believes the void's row, not its caller. The owner alone calls it.
     run.commit(run.exec(
-        cutter_core::port::effect::EffectName::Void,
-        cutter_core::port::effect::ExecutorEffect::Void(void.clone()),
+        cutter_core::record::effect::EffectName::Void,
+        cutter_core::record::effect::ExecutorEffect::Void(void.clone()),
     ));
     let one = |void: uuid::Uuid, run: &str| {
         format!("SELECT iu_core.fn_iu_void({first}, '{void}', '{run}', 'why', 'me', now())")
@@ -197,7 +197,10 @@ fn a_review_is_stored_by_the_reviewer() {
     run.do_mark();
     run.do_sweep();
     run.commit(
-        run.review(cutter_core::port::effect::EffectName::Sg1Review, &run.sg1_write(ReviewVerdict::Approve)),
+        run.review(
+            cutter_core::record::effect::EffectName::Sg1Review,
+            &run.sg1_write(ReviewVerdict::Approve),
+        ),
     );
     // not by an administrator either, who owns the table
     let copy = |by: &str| {

@@ -1,7 +1,7 @@
 //! Of entries: promotions, the records that a move rests on, and what observers read of them.
 
-use cutter_core::port::database::Verdict;
-use cutter_core::port::effect::{EffectName, ExecutorEffect};
+use cutter_core::record::effect::Verdict;
+use cutter_core::record::effect::{EffectName, ExecutorEffect};
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 

@@ -1,6 +1,6 @@
 //! Of requests: what they follow, what is staged for them, and when it goes.
 
-use cutter_core::port::database::Verdict;
+use cutter_core::record::effect::Verdict;
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 

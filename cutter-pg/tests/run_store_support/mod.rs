@@ -1,7 +1,7 @@
 //! A run store over a database of its own, and whoever asks it.
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "each test file uses its part")]
 
-use cutter_core::id::RunId;
+use cutter_core::base::id::RunId;
 use cutter_core::port::run_store::LockHolder;
 use cutter_pg::PgRunStore;
 use cutter_pg::login::Login;

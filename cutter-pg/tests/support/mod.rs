@@ -1,19 +1,20 @@
 //! A run against a database of its own: ids, requests and the ports.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
-use cutter_core::approval::Ask;
-use cutter_core::digest::Digest;
-use cutter_core::id::RunId;
-use cutter_core::key;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
+use cutter_core::base::key;
 use cutter_core::port::PortResult;
-use cutter_core::port::ask::AskWrite;
-use cutter_core::port::database::{
-    Begun, EffectContext, EffectKey, EffectName, EffectRecord, EnactWrite, Executor, ExecutorEffect, Fence,
-    LegAWrite, LegBWrite, MarkWrite, PendingEffect, ReviewVerdict, ReviewWrite, Reviewer, Sg2RequestWrite,
-    SignatureWrite, SourceRegistration, SurveyScope, SweepWrite, UnitWrite, Verdict, Verifier, VoidWrite,
-    WriteVerifyWrite,
+use cutter_core::port::database::{Begun, Executor, PendingEffect, Reviewer, Verifier};
+use cutter_core::record::approval::Ask;
+use cutter_core::record::ask::AskWrite;
+use cutter_core::record::effect::{
+    EffectContext, EffectKey, EffectName, EffectRecord, EnactWrite, ExecutorEffect, LegAWrite, LegBWrite,
+    MarkWrite, ReviewVerdict, ReviewWrite, Sg2RequestWrite, SignatureWrite, SweepWrite, UnitWrite, Verdict,
+    VoidWrite, WriteVerifyWrite,
 };
-use cutter_core::rows::{RowFields, RowsHeader, rows_digest};
+use cutter_core::record::observed::{Fence, SourceRegistration, SurveyScope};
+use cutter_core::record::rows::{RowFields, RowsHeader, rows_digest};
 use cutter_pg::PgDatabase;
 use cutter_pg::login::Login;
 use cutter_pg::testing::{TestDatabase, TestServer};
@@ -140,7 +141,7 @@ pub fn id() -> Uuid {
     let mut random = [0; 10];
     random[..8].copy_from_slice(&n.to_be_bytes());
     random[8] = (std::process::id() & 0xff) as u8;
-    cutter_core::id::mint_v7(1_779_271_872_000 + n, random)
+    cutter_core::base::id::mint_v7(1_779_271_872_000 + n, random)
 }
 
 pub fn texts(n: usize) -> Vec<String> {

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use cutter_core::command::{Command, CommandHandler, CommandKind, Inquiry, InvalidCommand, Receipt};
+use cutter_core::operate::command::{CommandHandler, Inquiry};
 use cutter_core::port::command_ledger::Lease;
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::command::{Command, CommandKind, InvalidCommand, Receipt};
 use serde::de::DeserializeOwned;
 
 use super::provider::{ExecutionAdapter, Found};

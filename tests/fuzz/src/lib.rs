@@ -6,12 +6,12 @@
 use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
-use cutter_core::address::{Address, DocumentId};
-use cutter_core::detect::Profiles;
-use cutter_core::mark::{
+use cutter_core::text::address::{Address, DocumentId};
+use cutter_core::text::detect::Profiles;
+use cutter_core::text::mark::{
     MarkContext, MarkError, MarkLimits, Marked, body_region, check_partition, marker_for,
 };
-use cutter_core::profile::{Format, Profile};
+use cutter_core::text::profile::{Format, Profile};
 
 /// More warnings than these, and the last that says so, are not kept.
 const MAX_WARNINGS: usize = 201;

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use cutter_core::approval::{Ask, field};
-use cutter_core::canonical::to_canonical;
-use cutter_core::digest::Digest;
-use cutter_core::intent::Intent;
+use cutter_core::base::canonical::to_canonical;
+use cutter_core::base::digest::Digest;
 use cutter_core::machine::run::{RunState, Stage, Trigger};
-use cutter_core::sidecar::{ApprovalRecord, PhaseRecord, PhaseResult, Sidecar};
+use cutter_core::record::approval::{Ask, field};
+use cutter_core::record::intent::Intent;
+use cutter_core::record::sidecar::{ApprovalRecord, PhaseRecord, PhaseResult, Sidecar};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use uuid::Uuid;

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
 
 use super::conditions::Class;
 

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cutter_core::digest::to_hex;
+use cutter_core::base::digest::to_hex;
 use cutter_core::port::environment::{Clock, IdSource};
-use cutter_core::port::signer::{Duty, SignedText, Signer};
+use cutter_core::port::signer::Signer;
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::signature::{Duty, SignedText};
 use cutter_kb::openpgp::{KeyKind, KeyPair, PublicKey};
 use ed25519_dalek::{Signer as _, SigningKey};
 use jiff::Timestamp;
@@ -47,7 +48,7 @@ impl Ids {
 
 impl IdSource for Ids {
     fn uuid_v7(&self, now: Timestamp, _: &str) -> Uuid {
-        cutter_core::id::mint_v7(u64::try_from(now.as_millisecond()).unwrap(), random())
+        cutter_core::base::id::mint_v7(u64::try_from(now.as_millisecond()).unwrap(), random())
     }
 
     fn nonce(&self, _: &str) -> String {

@@ -6,24 +6,30 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use cutter_core::digest::Digest;
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
+use cutter_core::base::vocabulary::Vocabulary;
 use cutter_core::driver::Ports;
-use cutter_core::id::RunId;
-use cutter_core::policy::PolicyRecord;
-use cutter_core::port::ask::{AnswerWrite, AskWrite, DecisionWrite, OpenAsk, StoredAsk};
-use cutter_core::port::backup::{BackupBlob, BackupSink, BackupTarget, TargetFacts};
-use cutter_core::port::database::{
-    Begun, EffectContext, EffectFacts, EffectKey, EffectRecord, Executor, ExecutorEffect, Fence,
-    GrantSnapshot, LegAWrite, PendingEffect, PinMove, Reader, Registered, ReviewWrite, Reviewer, RunEvidence,
-    RunRows, SourceFacts, SourceRegistration, StructuralFacts, Survey, SurveyScope, UnitQuery, UnitRow,
-    Verdict, Verifier, VersionCut, WriteVerifyWrite,
-};
+use cutter_core::port::PortResult;
+use cutter_core::port::backup::{BackupSink, BackupTarget};
+use cutter_core::port::database::{Begun, Executor, PendingEffect, Reader, Reviewer, Verifier};
 use cutter_core::port::environment::{Observer, Progress};
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
 use cutter_core::port::run_store::{Claim, LockHolder, RunLock, RunStore, StopRequest, StoredRevision};
-use cutter_core::port::statement::{StatementSignature, StoredStatement};
-use cutter_core::port::{CasOutcome, PortResult};
-use cutter_core::vocabulary::Vocabulary;
+use cutter_core::record::ask::{AnswerWrite, AskWrite, DecisionWrite, OpenAsk, StoredAsk};
+use cutter_core::record::backup::{BackupBlob, TargetFacts};
+use cutter_core::record::effect::{
+    EffectContext, EffectFacts, EffectKey, EffectRecord, ExecutorEffect, LegAWrite, ReviewWrite, Verdict,
+    WriteVerifyWrite,
+};
+use cutter_core::record::evidence::{RunEvidence, RunRows};
+use cutter_core::record::observed::{
+    Fence, GrantSnapshot, PinMove, Registered, SourceFacts, SourceRegistration, StructuralFacts, Survey,
+    SurveyScope, UnitQuery, UnitRow, VersionCut,
+};
+use cutter_core::record::policy::PolicyRecord;
+use cutter_core::record::stored_statement::{StatementSignature, StoredStatement};
 use uuid::Uuid;
 
 /// What a run made durable.

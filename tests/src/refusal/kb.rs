@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use cutter_core::driver::Ports;
-use cutter_core::memory::World;
 use cutter_core::port::PortResult;
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
+use cutter_core::testing::memory::World;
 
 /// A knowledge base in which filing one document takes its time.
 pub struct SlowKnowledgeBase {

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use cutter_core::approval::{Ask, render_approval};
-use cutter_core::digest::Digest;
-use cutter_core::port::effect::ReviewVerdict::{Approve, Reject};
+use cutter_core::base::digest::Digest;
+use cutter_core::record::approval::{Ask, render_approval};
+use cutter_core::record::effect::ReviewVerdict::{Approve, Reject};
 use cutter_kb::openpgp::KeyPair;
 use cutter_pg::login::Login;
 use cutter_tests::attack::record::{self, Edit, Hand, Written};

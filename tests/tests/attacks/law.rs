@@ -1,6 +1,6 @@
 //! What must hold, judged by the bytes that the sovereign signed.
 
-use cutter_core::approval::parse_field;
+use cutter_core::record::approval::parse_field;
 use cutter_pg::login::Login;
 
 use crate::stage::Theatre;

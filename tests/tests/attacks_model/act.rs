@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use cutter_core::approval::{Ask, SignaturePolicy, field, render_approval};
-use cutter_core::id::RunId;
-use cutter_core::memory::{BadSignature, Tamper, block_on};
-use cutter_core::naming::RUNS_INDEX_PATH;
-use cutter_core::policy::Change;
-use cutter_core::port::effect::ReviewVerdict::{Approve, Reject};
+use cutter_core::base::id::RunId;
+use cutter_core::record::approval::{Ask, SignaturePolicy, field, render_approval};
+use cutter_core::record::effect::ReviewVerdict::{Approve, Reject};
+use cutter_core::record::policy::Change;
+use cutter_core::report::naming::RUNS_INDEX_PATH;
+use cutter_core::testing::memory::{BadSignature, Tamper, block_on};
 use cutter_tests::attack::Role;
 use cutter_tests::attack::record::{self, Edit, Hand, Written};
 use cutter_tests::cli::Dice;

@@ -1,18 +1,20 @@
 //! What a login calls by itself, past every driver: the port's methods with other, older and foreign
 //! ids. Whoever has the executor's login takes the fence first; the others read it.
 
-use cutter_core::approval::{Ask, field, render_approval};
-use cutter_core::digest::Digest;
-use cutter_core::id::RunId;
-use cutter_core::key::{RowLabel, unit_id};
-use cutter_core::memory::block_on;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
+use cutter_core::base::key::{RowLabel, unit_id};
 use cutter_core::port::PortResult;
-use cutter_core::port::ask::{AnswerWrite, AskWrite};
-use cutter_core::port::database::{
-    Begun, EffectContext, EffectKey, EffectName, EnactWrite, ExecutorEffect, Fence, LegAWrite, ReviewWrite,
-    Sg2RequestWrite, SurveyScope, UnitQuery, UnitScope, Verdict, VoidWrite, WriteVerifyWrite,
+use cutter_core::port::database::Begun;
+use cutter_core::record::approval::{Ask, field, render_approval};
+use cutter_core::record::ask::{AnswerWrite, AskWrite};
+use cutter_core::record::effect::{
+    EffectContext, EffectKey, EffectName, EnactWrite, ExecutorEffect, LegAWrite, ReviewWrite,
+    Sg2RequestWrite, Verdict, VoidWrite, WriteVerifyWrite,
 };
-use cutter_core::port::effect::{LegBWrite, ReviewVerdict, SignatureWrite, SweepWrite, UnitWrite};
+use cutter_core::record::effect::{LegBWrite, ReviewVerdict, SignatureWrite, SweepWrite, UnitWrite};
+use cutter_core::record::observed::{Fence, SurveyScope, UnitQuery, UnitScope};
+use cutter_core::testing::memory::block_on;
 use cutter_tests::attack::Role;
 use cutter_tests::cli::Dice;
 use cutter_tests::{DOCUMENT, SOVEREIGN};

@@ -1,11 +1,11 @@
 //! What must hold, judged by what people signed and by nothing that a driver or a record says.
 
-use cutter_core::approval::field;
-use cutter_core::memory::block_on;
-use cutter_core::port::ask::{StoredAnswer, StoredAsk};
-use cutter_core::port::database::{CutState, Lifecycle, UnitQuery, UnitScope, VersionCut};
-use cutter_core::port::effect::ReviewVerdict::Approve;
-use cutter_core::sidecar::Sidecar;
+use cutter_core::record::approval::field;
+use cutter_core::record::ask::{StoredAnswer, StoredAsk};
+use cutter_core::record::effect::ReviewVerdict::Approve;
+use cutter_core::record::observed::{CutState, Lifecycle, UnitQuery, UnitScope, VersionCut};
+use cutter_core::record::sidecar::Sidecar;
+use cutter_core::testing::memory::block_on;
 use cutter_tests::DOCUMENT;
 use cutter_tests::attack::Role;
 use cutter_tests::look::{gather, judge};
@@ -119,7 +119,7 @@ pub fn unnoticed(place: &Place, before: &Before, wall: Option<Wall>) -> Option<S
         let Some(stored) = place.s.world.sidecar(&cut.run_id) else { continue };
         let Ok(sidecar) = Sidecar::from_bytes(&stored.bytes) else { continue };
         let ports = place.s.ports();
-        if cutter_core::memory::block_on(cutter_core::driver::policy_of(
+        if cutter_core::testing::memory::block_on(cutter_core::driver::policy_of(
             ports.reader.as_ref(),
             ports.signatures.as_ref(),
         ))

@@ -4,14 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::OnceLock;
 
-use cutter_core::approval::{Ask, field, render_approval};
-use cutter_core::digest::Digest;
-use cutter_core::driver::plan_of;
-use cutter_core::port::effect::ReviewVerdict::{self, Approve, Defer, Reject};
-use cutter_core::profile::Profile;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::vocabulary::Vocabulary;
+use cutter_core::gate::plan_of::plan_of;
+use cutter_core::record::approval::{Ask, field, render_approval};
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::effect::ReviewVerdict::{Approve, Defer, Reject};
+use cutter_core::record::settings::RunSettings;
 use cutter_core::report::asks_of_document;
-use cutter_core::settings::RunSettings;
-use cutter_core::vocabulary::Vocabulary;
+use cutter_core::text::profile::Profile;
 use cutter_tests::{DOCUMENT, SOVEREIGN, Scenario};
 use jiff::{SignedDuration, Timestamp};
 

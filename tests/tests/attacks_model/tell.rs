@@ -4,12 +4,12 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{DriveError, Driven, Outcome, Ports, check_history};
-use cutter_core::id::RunId;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, World, block_on};
-use cutter_core::policy::Change;
-use cutter_core::settings::RunSettings;
-use cutter_core::sidecar::Sidecar;
+use cutter_core::record::policy::Change;
+use cutter_core::record::settings::RunSettings;
+use cutter_core::record::sidecar::Sidecar;
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, World, block_on};
 use cutter_tests::Scenario;
 use cutter_tests::attack::Role;
 use cutter_tests::cli::Dice;

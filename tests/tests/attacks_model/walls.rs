@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use cutter_core::driver::Ports;
-use cutter_core::memory::World;
 use cutter_core::port::PortResult;
 use cutter_core::port::environment::Clock;
-use cutter_core::port::signer::{SignatureFacts, SignatureVerifier};
+use cutter_core::port::signer::SignatureVerifier;
+use cutter_core::record::signature::SignatureFacts;
+use cutter_core::testing::memory::World;
 use cutter_tests::SOVEREIGN;
 use cutter_tests::attack::Role;
 use jiff::{SignedDuration, Timestamp};

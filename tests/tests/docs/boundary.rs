@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use cutter_core::command::{COMMAND, READS, SIDE_EFFECTS};
+use cutter_core::machine::command::COMMAND;
+use cutter_core::operate::command::{READS, SIDE_EFFECTS};
 
 use super::{files, none, read};
 
@@ -40,7 +41,8 @@ fn every_method_of_a_port_is_a_side_effect_or_a_read() {
         match (writes.contains(name), reads.contains(name)) {
             (true, true) => findings.push(format!("{name}: both a side effect and a read")),
             (false, false) if !hooks.contains(&name) => {
-                findings.push(format!("{name}: in neither list of cutter-core/src/command/catalogue.rs"));
+                findings
+                    .push(format!("{name}: in neither list of cutter-core/src/operate/command/catalogue.rs"));
             }
             _ => {}
         }

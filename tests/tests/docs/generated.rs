@@ -2,13 +2,13 @@
 
 use std::fmt::Write as _;
 
+use cutter_core::base::key;
 use cutter_core::gate::invariants_markdown;
-use cutter_core::key;
 use cutter_core::machine::backlog::{BACKLOG, BacklogState};
 use cutter_core::machine::cut_request::CUT_REQUEST;
 use cutter_core::machine::graph::Diagram;
+use cutter_core::machine::stop::{StopClass, StopReason};
 use cutter_core::machine::work_item::WORK_ITEM;
-use cutter_core::stop::{StopClass, StopReason};
 
 use super::{boundary, none, profiles, read, root};
 
@@ -17,7 +17,7 @@ const RUN_ID: &str = "RUN";
 fn stop_codes() -> String {
     let mut out = String::from(
         "# Stop codes\n\n\
-         Generated from `cutter_core::stop`; do not edit. A stop says why `cutter` does not go on. *Recorded*\n\
+         Generated from `cutter_core::machine::stop`; do not edit. A stop says why `cutter` does not go on. *Recorded*\n\
          means that the run's state becomes `stopped_<suffix>` and a stop-route report is filed; the others\n\
          leave the run as it is. *Exit* is the process's exit code. `RUN` stands for the run's id, and what\n\
          follows a colon or an underscore in the code is an example.\n",
@@ -151,7 +151,7 @@ fn generated_pages_are_fresh() {
         ("docs/stop-codes.md", stop_codes()),
         ("docs/machines.md", machines()),
         ("docs/commands.md", with_part("docs/commands.md", "commands", &boundary::tables())),
-        ("cutter-core/src/profile/schema.md", profiles::schema()),
+        ("cutter-core/src/text/profile/schema.md", profiles::schema()),
         ("docs/profile-fields.md", profiles::schema()),
         ("docs/profiles.md", with_part("docs/profiles.md", "profiles", &profiles::built_in())),
         ("docs/idempotency-keys.md", with_part("docs/idempotency-keys.md", "vectors", &vectors())),

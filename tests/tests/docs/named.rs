@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use cutter_core::approval;
-use cutter_core::sidecar::{RECORD_VERSION, SCHEMA_VERSION};
+use cutter_core::record::approval;
+use cutter_core::record::sidecar::{RECORD_VERSION, SCHEMA_VERSION};
 
 use super::{files, none, read};
 
@@ -85,7 +85,8 @@ fn the_exit_codes_are_those_of_the_program() {
 
 #[test]
 fn the_sidecar_page_lists_every_field_and_both_versions() {
-    let source = read("cutter-core/src/sidecar.rs") + &read("cutter-core/src/sidecar/approvals.rs");
+    let source =
+        read("cutter-core/src/record/sidecar.rs") + &read("cutter-core/src/record/sidecar/approvals.rs");
     let fields: Vec<String> = source
         .lines()
         .filter_map(|line| line.trim().strip_prefix("pub ")?.split_once(": "))

@@ -4,14 +4,17 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
-use cutter_core::profile::{Format, Profile};
+use cutter_core::text::profile::{Format, Profile};
 use serde_json::Value;
 
 use super::{none, read};
 
 /// Where profiles are declared; [`Profile`] itself is the first type.
-const SOURCES: [&str; 3] =
-    ["cutter-core/src/profile.rs", "cutter-core/src/profile/rules.rs", "cutter-core/src/profile/xml.rs"];
+const SOURCES: [&str; 3] = [
+    "cutter-core/src/text/profile.rs",
+    "cutter-core/src/text/profile/rules.rs",
+    "cutter-core/src/text/profile/xml.rs",
+];
 
 /// A type that a profile is made of.
 struct Declared {
@@ -189,14 +192,14 @@ fn the_example_of_the_page_is_a_profile_that_works() {
     let profile =
         Profile::from_json(json.as_bytes()).unwrap_or_else(|error| panic!("docs/profiles.md: {error}"));
     let text = page.split("```markdown\n").nth(1).unwrap().split("```").next().unwrap();
-    let plan = cutter_core::plan::CutPlan::build(&cutter_core::plan::PlanInput {
-        document_id: &cutter_core::address::DocumentId::parse("GUILD").unwrap(),
+    let plan = cutter_core::text::plan::CutPlan::build(&cutter_core::text::plan::PlanInput {
+        document_id: &cutter_core::text::address::DocumentId::parse("GUILD").unwrap(),
         text: text.as_bytes(),
         profile: &profile,
-        vocabulary: &cutter_core::vocabulary::Vocabulary::default(),
+        vocabulary: &cutter_core::base::vocabulary::Vocabulary::default(),
         publication_type: None,
         depends_on: &[],
-        limits: &cutter_core::mark::MarkLimits::default(),
+        limits: &cutter_core::text::mark::MarkLimits::default(),
         marker: None,
     })
     .unwrap();

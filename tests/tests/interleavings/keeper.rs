@@ -3,14 +3,14 @@
 
 use std::cell::Cell;
 
-use cutter_core::backlog::audit;
 use cutter_core::driver::Ports;
 use cutter_core::machine::backlog::BacklogState;
 use cutter_core::machine::cut_request::CutRequestStatus;
-use cutter_core::memory::block_on;
 use cutter_core::port::backlog::{AbandonRequest, BacklogQuery, RequeueRequest, ReviewRequest, SweepBatch};
 use cutter_core::port::cut_request::Asked;
-use cutter_core::port::effect::ReviewVerdict;
+use cutter_core::record::backlog::audit;
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::testing::memory::block_on;
 use cutter_tests::Scenario;
 use cutter_tests::pg::PgWorld;
 

@@ -1,8 +1,8 @@
 //! Guards of the driver that stand behind others, each asked alone.
 
 use cutter_core::driver::Outcome;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan};
-use cutter_core::port::effect::{EffectKey, EffectName, ReviewVerdict};
+use cutter_core::record::effect::{EffectKey, EffectName, ReviewVerdict};
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan};
 use cutter_tests::refusal::{Gate, stopped};
 use cutter_tests::{DOCUMENT, Scenario};
 

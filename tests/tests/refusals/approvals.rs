@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use cutter_core::approval::{Ask, SignaturePolicy, render_approval};
 use cutter_core::driver::{DriveError, Outcome};
-use cutter_core::memory::{BadSignature, Fault, FaultKind, FaultPlan, When};
-use cutter_core::policy::Change;
-use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::environment::IdSource;
+use cutter_core::record::approval::{Ask, SignaturePolicy, render_approval};
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::policy::Change;
+use cutter_core::testing::memory::{BadSignature, Fault, FaultKind, FaultPlan, When};
 use cutter_tests::refusal::{Gate, asked};
 use cutter_tests::{SOVEREIGN, Scenario};
 use uuid::Uuid;
@@ -66,10 +66,10 @@ impl KeyState for Scenario {
     /// Whether the sovereign's key still makes good signatures.
     fn key_is_good(&self, text: &str) -> bool {
         let ports = self.ports();
-        let facts = cutter_core::memory::block_on(
+        let facts = cutter_core::testing::memory::block_on(
             ports.signatures.observe(self.seal(text).as_bytes(), self.world.now()),
         );
-        matches!(facts, Ok(cutter_core::port::signer::SignatureFacts::Good { .. }))
+        matches!(facts, Ok(cutter_core::record::signature::SignatureFacts::Good { .. }))
     }
 }
 
@@ -311,15 +311,15 @@ fn whose_bytes_or_nonce_the_database_has_seen_fails_in_the_writing_transaction()
 }
 
 trait AfterRefusal {
-    fn answer_after_refusal(&self, run_id: &cutter_core::id::RunId, ask: &Ask);
+    fn answer_after_refusal(&self, run_id: &cutter_core::base::id::RunId, ask: &Ask);
 }
 
 impl AfterRefusal for Scenario {
     /// Defers, then lets the run ask again.
-    fn answer_after_refusal(&self, run_id: &cutter_core::id::RunId, ask: &Ask) {
+    fn answer_after_refusal(&self, run_id: &cutter_core::base::id::RunId, ask: &Ask) {
         self.sign(ask, ReviewVerdict::Defer);
         self.resumed(run_id);
-        self.answer_stop(run_id, cutter_core::naming::EscalationKind::Resume, &[]);
+        self.answer_stop(run_id, cutter_core::report::naming::EscalationKind::Resume, &[]);
     }
 }
 
@@ -365,7 +365,7 @@ fn approved_before_the_run_parked_counts() {
             let twin = Scenario::new(22);
             let (process, ports) = twin.process(FaultPlan::default());
             let driven = twin.cut(&ports).unwrap();
-            let count = |p: &cutter_core::memory::Process| {
+            let count = |p: &cutter_core::testing::memory::Process| {
                 p.trace().iter().filter(|(port, op)| *port == "run_store" && op == "publish").count() as u64
             };
             if gate == Gate::Cut {

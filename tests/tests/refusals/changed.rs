@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use cutter_core::approval::render_approval;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan};
-use cutter_core::port::effect::ReviewVerdict;
+use cutter_core::record::approval::render_approval;
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan};
 use cutter_tests::refusal::{Gate, asked};
 use cutter_tests::{SOVEREIGN, Scenario};
 
@@ -41,7 +41,7 @@ fn an_answer_that_expires_between_validation_and_the_write_stops_the_run() {
         );
         assert_eq!(s.rows(), before);
         assert_eq!(driven.outcome, s.resumed(&run_id).outcome, "a plain resume does not go on");
-        s.answer_stop(&run_id, cutter_core::naming::EscalationKind::Resume, &[]);
+        s.answer_stop(&run_id, cutter_core::report::naming::EscalationKind::Resume, &[]);
         let again = asked(&s.resumed(&run_id));
         assert_eq!(again.occurrence, 2);
         s.sign(&again, ReviewVerdict::Approve);
@@ -63,7 +63,7 @@ fn edited_after(gate: Gate, op: &str) {
     let says = [ask.approval_path.as_str(), "expected sha256", "observed"];
     s.assert_stopped(&driven, "STOP_APPROVAL_CHANGED", "stopped_approval_changed", gate.awaiting(), &says);
     assert_eq!(s.rows(), before, "nothing is written on an edited approval");
-    s.answer_stop(&run_id, cutter_core::naming::EscalationKind::Resume, &[]);
+    s.answer_stop(&run_id, cutter_core::report::naming::EscalationKind::Resume, &[]);
     let again = asked(&s.resumed(&run_id));
     assert_eq!(again.occurrence, 2, "it asks again, under the next occurrence");
     assert!(again.request_path.contains("request-2-") && again.approval_path.contains("approval-2-"));

@@ -1,12 +1,12 @@
 //! Refusals by the sovereign, voids, replays, claims and dry runs: what ends a run, and what may
 //! follow it.
 
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{DriveError, Outcome, stop_kinds};
-use cutter_core::id::RunId;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan};
-use cutter_core::naming::EscalationKind::{self, Resume, Void};
-use cutter_core::port::effect::{EffectKey, EffectName, ReviewVerdict};
-use cutter_core::sidecar::Mode;
+use cutter_core::record::effect::{EffectKey, EffectName, ReviewVerdict};
+use cutter_core::record::sidecar::Mode;
+use cutter_core::report::naming::EscalationKind::{self, Resume, Void};
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan};
 use cutter_tests::attack::edited;
 use cutter_tests::refusal::{Gate, asked, failed, stopped};
 use cutter_tests::{Scenario, TEXT};
@@ -114,12 +114,12 @@ fn a_refusal_that_died_before_its_stop_is_carried_out_by_resume() {
 
 #[test]
 fn a_run_is_voided_from_every_stage_before_enactment() {
-    type Reach = fn(&Scenario) -> cutter_core::id::RunId;
-    fn dying(s: &Scenario, port: &'static str, op: &str) -> cutter_core::id::RunId {
+    type Reach = fn(&Scenario) -> cutter_core::base::id::RunId;
+    fn dying(s: &Scenario, port: &'static str, op: &str) -> cutter_core::base::id::RunId {
         let _ = s.cut(&s.process(FaultPlan::one(Fault::on(port, op, FaultKind::DieBefore))).1);
         s.world.runs()[0].clone()
     }
-    fn later(s: &Scenario, op: &str) -> cutter_core::id::RunId {
+    fn later(s: &Scenario, op: &str) -> cutter_core::base::id::RunId {
         let (run_id, ask) = s.parked(Gate::Cut);
         s.sign(&ask, ReviewVerdict::Approve);
         let plan = FaultPlan::one(Fault::on("database", op, FaultKind::DieAfter));
@@ -450,7 +450,7 @@ fn an_escalation_answer_by_the_runs_creator_or_unsigned_does_nothing() {
     let sidecar = s.stored(&run_id);
     for kind in [EscalationKind::Resume, EscalationKind::Void] {
         let ask = cutter_core::driver::ask_for_stop(&sidecar, &sidecar.stops[0], kind);
-        let text = cutter_core::approval::render_approval(
+        let text = cutter_core::record::approval::render_approval(
             &ask,
             ReviewVerdict::Approve,
             "op",

@@ -1,12 +1,12 @@
 //! Drift in every pin of PROTOCOL §4: before a phase, inside a writing transaction, at both gates,
 //! between leg A and leg B; mended, acknowledged and voided.
 
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{Outcome, stop_kinds};
-use cutter_core::id::RunId;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan};
-use cutter_core::naming::EscalationKind::{DriftAck, Resume, Void};
-use cutter_core::port::effect::{EffectKey, EffectName, ReviewVerdict};
+use cutter_core::record::effect::{EffectKey, EffectName, ReviewVerdict};
+use cutter_core::report::naming::EscalationKind::{DriftAck, Resume, Void};
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan};
 use cutter_tests::Scenario;
 use cutter_tests::refusal::{Gate, asked, stopped};
 

@@ -1,9 +1,9 @@
 //! What a run filed and fixed, edited after it was closed, with a record that fits it.
 
-use cutter_core::canonical::to_canonical;
-use cutter_core::digest::Digest;
-use cutter_core::inspect::verify::Found;
-use cutter_core::statement;
+use cutter_core::base::canonical::to_canonical;
+use cutter_core::base::digest::Digest;
+use cutter_core::operate::inspect::verify::Found;
+use cutter_core::record::statement;
 use cutter_tests::Scenario;
 use cutter_tests::look::{Facts, gather, judge};
 

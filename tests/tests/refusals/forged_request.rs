@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use cutter_core::approval::{Ask, field};
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{Outcome, ask_for_stop};
-use cutter_core::id::RunId;
-use cutter_core::memory::block_on;
-use cutter_core::naming::EscalationKind;
-use cutter_core::port::ask::{AskWrite, RunBegun};
-use cutter_core::port::effect::ReviewVerdict::Approve;
+use cutter_core::operate::review::{Outcome as Became, Review, ReviewPorts};
+use cutter_core::record::approval::{Ask, field};
+use cutter_core::record::ask::{AskWrite, RunBegun};
+use cutter_core::record::effect::ReviewVerdict::Approve;
 use cutter_core::report::asks_of_document;
-use cutter_core::review::{Outcome as Became, Review, ReviewPorts};
+use cutter_core::report::naming::EscalationKind;
+use cutter_core::testing::memory::block_on;
 use cutter_tests::attack::edited;
 use cutter_tests::look::{Facts, gather, judge};
 use cutter_tests::refusal::{Gate, asked};

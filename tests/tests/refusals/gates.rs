@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use cutter_core::driver::{self, NewRun, OwnGate};
-use cutter_core::gate::Check;
 use cutter_core::machine::run::GateId;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, block_on};
-use cutter_core::naming::EscalationKind::Resume;
-use cutter_core::port::database::GrantSnapshot;
-use cutter_core::port::effect::ReviewVerdict;
-use cutter_core::sidecar::{Mode, Sidecar};
+use cutter_core::record::check::Check;
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::observed::GrantSnapshot;
+use cutter_core::record::sidecar::{Mode, Sidecar};
+use cutter_core::report::naming::EscalationKind::Resume;
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, block_on};
 use cutter_tests::refusal::{Gate, failed, stopped};
 use cutter_tests::{Scenario, caller};
 
@@ -182,7 +182,7 @@ fn a_grant_that_nobody_should_have() {
 }
 
 /// Brings a run to a point behind leg A by dying at a call.
-fn dead_at(s: &Scenario, op: &str) -> cutter_core::id::RunId {
+fn dead_at(s: &Scenario, op: &str) -> cutter_core::base::id::RunId {
     let (run_id, ask) = s.parked(Gate::Cut);
     s.sign(&ask, ReviewVerdict::Approve);
     let plan = FaultPlan::one(Fault::on("database", op, FaultKind::DieBefore));
@@ -223,9 +223,9 @@ fn a_structural_failure_between_leg_a_and_leg_b_is_not_final() {
 }
 
 fn content_of(s: &Scenario, address: &str) -> Vec<u8> {
-    let query = cutter_core::port::database::UnitQuery {
+    let query = cutter_core::record::observed::UnitQuery {
         document_id: "ICX-CHARTER".into(),
-        scope: cutter_core::port::database::UnitScope::Live,
+        scope: cutter_core::record::observed::UnitScope::Live,
         with_content: true,
         limit: 100,
         ..Default::default()
@@ -329,7 +329,7 @@ fn an_index_line_of_the_same_run_with_another_content() {
     let s = Scenario::new(342);
     let (run_id, ask) = s.parked(Gate::Lifecycle);
     s.sign(&ask, ReviewVerdict::Approve);
-    let index = cutter_core::naming::RUNS_INDEX_PATH;
+    let index = cutter_core::report::naming::RUNS_INDEX_PATH;
     s.world.file(index, format!("- `{run_id}` | `forged`\n").as_bytes());
     let driven = s.resumed(&run_id);
     s.assert_stopped(&driven, "STOP_KB_CONFLICT", "stopped_kb_conflict", "lifecycle_enacted", &["forged"]);

@@ -3,16 +3,16 @@
 //!
 //! `CUTTER_SEQUENCES` sets how many sequences are tried (default 60).
 
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{DriveError, Outcome, is_for_the_next_gate, stop_kinds};
-use cutter_core::id::RunId;
 use cutter_core::machine::backlog::{BACKLOG, BacklogState};
 use cutter_core::machine::run::{RunState, Stage};
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, When};
-use cutter_core::naming::EscalationKind::{self, DriftAck, Resume, Void};
+use cutter_core::machine::stop::StopClass;
 use cutter_core::port::PortErrorKind;
-use cutter_core::port::effect::ReviewVerdict;
-use cutter_core::sidecar::Sidecar;
-use cutter_core::stop::StopClass;
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::sidecar::Sidecar;
+use cutter_core::report::naming::EscalationKind::{self, DriftAck, Resume, Void};
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, When};
 use cutter_tests::Scenario;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};

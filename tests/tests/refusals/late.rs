@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use cutter_core::driver::Outcome;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, When, World};
-use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::environment::{Observer, Progress};
-use cutter_core::sidecar::Mode;
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::sidecar::Mode;
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, When, World};
 use cutter_tests::Scenario;
 use cutter_tests::refusal::Gate;
 

@@ -4,14 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use cutter_core::approval::{Ask, render_approval};
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{Outcome, Ports};
-use cutter_core::id::RunId;
-use cutter_core::memory::{MemoryPorts, block_on};
-use cutter_core::naming::EscalationKind;
-use cutter_core::port::effect::ReviewVerdict::{self, Approve, Defer, Reject};
-use cutter_core::review::{Review, ReviewPorts};
+use cutter_core::operate::review::{Review, ReviewPorts};
+use cutter_core::record::approval::{Ask, render_approval};
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::effect::ReviewVerdict::{Approve, Defer, Reject};
+use cutter_core::report::naming::EscalationKind;
+use cutter_core::testing::memory::{MemoryPorts, block_on};
 use cutter_tests::refusal::{Gate, Meanwhile, asked, stopped};
 use cutter_tests::{SOVEREIGN, Scenario};
 
@@ -172,7 +173,7 @@ fn a_stored_refusal_counts_although_its_document_is_gone() {
         let s = Scenario::new(3_400);
         let (run_id, ask) = s.parked(gate);
         let (path, document) = answer(&s, &ask, 3, Reject);
-        let answer = cutter_core::port::ask::AnswerWrite {
+        let answer = cutter_core::record::ask::AnswerWrite {
             gate: ask.gate.clone(),
             occurrence: ask.occurrence,
             decision: Reject,
@@ -189,7 +190,7 @@ fn a_stored_refusal_counts_although_its_document_is_gone() {
 }
 
 fn stopped_over_a_refusal_that_nobody_signed(s: &Scenario, run_id: &RunId, gate: Gate, ask: &Ask) {
-    let answer = cutter_core::port::ask::AnswerWrite {
+    let answer = cutter_core::record::ask::AnswerWrite {
         gate: ask.gate.clone(),
         occurrence: ask.occurrence,
         decision: Reject,

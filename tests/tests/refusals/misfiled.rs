@@ -1,9 +1,10 @@
 //! A refusal counts whatever its document is called: nobody who files documents takes its weight by a name.
 
-use cutter_core::approval::Ask;
-use cutter_core::memory::block_on;
-use cutter_core::port::effect::ReviewVerdict::{self, Approve, Reject};
-use cutter_core::review::{Outcome as Became, Review, ReviewPorts};
+use cutter_core::operate::review::{Outcome as Became, Review, ReviewPorts};
+use cutter_core::record::approval::Ask;
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::effect::ReviewVerdict::{Approve, Reject};
+use cutter_core::testing::memory::block_on;
 use cutter_tests::Scenario;
 use cutter_tests::refusal::{Gate, stopped};
 

@@ -1,6 +1,6 @@
 //! Much drift at once.
 
-use cutter_core::port::effect::ReviewVerdict;
+use cutter_core::record::effect::ReviewVerdict;
 use cutter_tests::Scenario;
 use cutter_tests::refusal::{Gate, asked, stopped};
 

@@ -1,12 +1,13 @@
 //! The policy moves while a gate waits: whoever may approve then can, whatever was asked before.
 
-use cutter_core::approval::Ask;
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{Outcome, policy_of};
-use cutter_core::id::RunId;
 use cutter_core::machine::run::GateId;
-use cutter_core::memory::block_on;
-use cutter_core::policy::Change;
-use cutter_core::port::effect::ReviewVerdict::{self, Approve, Defer, Reject};
+use cutter_core::record::approval::Ask;
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::effect::ReviewVerdict::{Approve, Defer, Reject};
+use cutter_core::record::policy::Change;
+use cutter_core::testing::memory::block_on;
 use cutter_tests::attack::edited;
 use cutter_tests::refusal::{Gate, asked, stopped};
 use cutter_tests::{SOVEREIGN, Scenario};

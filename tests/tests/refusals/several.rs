@@ -1,16 +1,17 @@
 //! Where the policy wants several people to approve at a gate: nothing goes past it on fewer, whatever the
 //! order, and whoever takes a document away.
 
-use cutter_core::approval::Ask;
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{Driven, Outcome, TooFew};
-use cutter_core::id::RunId;
-use cutter_core::inspect::verify::{ApprovalFact, given_beside};
 use cutter_core::machine::run::GateId;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, block_on};
-use cutter_core::policy::{Change, Policy};
-use cutter_core::port::effect::ReviewVerdict::{self, Approve, Reject};
-use cutter_core::sidecar::ApprovalRecord;
+use cutter_core::operate::inspect::verify::{ApprovalFact, given_beside};
+use cutter_core::record::approval::Ask;
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::effect::ReviewVerdict::{Approve, Reject};
+use cutter_core::record::policy::{Change, Policy};
+use cutter_core::record::sidecar::ApprovalRecord;
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, block_on};
 use cutter_tests::look::{Facts, gather, judge};
 use cutter_tests::refusal::{Gate, asked, stopped};
 use cutter_tests::{SOVEREIGN, Scenario};

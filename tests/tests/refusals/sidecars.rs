@@ -2,17 +2,17 @@
 
 use std::path::PathBuf;
 
-use cutter_core::canonical::to_canonical;
-use cutter_core::digest::Digest;
+use cutter_core::base::canonical::to_canonical;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::limits::SIDECAR_MAX_BYTES;
 use cutter_core::driver::{DriveError, Outcome};
-use cutter_core::inspect::recover::unknown_to;
-use cutter_core::inspect::why;
-use cutter_core::limits::SIDECAR_MAX_BYTES;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, When, block_on};
-use cutter_core::naming::EscalationKind::Resume;
+use cutter_core::operate::inspect::recover::unknown_to;
+use cutter_core::operate::inspect::why;
 use cutter_core::port::PortErrorKind;
-use cutter_core::port::effect::ReviewVerdict;
-use cutter_core::sidecar::{RECORD_VERSION, Sidecar, SidecarError};
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::sidecar::{RECORD_VERSION, Sidecar, SidecarError};
+use cutter_core::report::naming::EscalationKind::Resume;
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, When, block_on};
 use cutter_tests::Scenario;
 use cutter_tests::refusal::{Gate, asked, stopped};
 use serde_json::{Value, json};
@@ -241,7 +241,7 @@ fn every_record_version_ever_written_has_its_fixture() {
 /// The world that a fixture's run left, rebuilt from its seed, with the fixture's sidecar and
 /// documents in it. What the model of the database itself computes (surveys, the backup) is no
 /// part of the format and is taken from the rebuilt world.
-fn parked_by(version: u32) -> (Scenario, cutter_core::id::RunId) {
+fn parked_by(version: u32) -> (Scenario, cutter_core::base::id::RunId) {
     let s = Scenario::new(FIXTURE_SEED);
     let (run_id, _) = s.parked(Gate::Cut);
     let fresh: Value = serde_json::from_slice(&s.world.sidecar(&run_id).unwrap().bytes).unwrap();

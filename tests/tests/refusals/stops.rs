@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{self, DriveError, Outcome};
-use cutter_core::id::RunId;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, When, block_on};
-use cutter_core::naming::EscalationKind::Resume;
 use cutter_core::port::PortErrorKind as Kind;
-use cutter_core::port::effect::ReviewVerdict;
 use cutter_core::port::run_store::LockHolder;
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::report::naming::EscalationKind::Resume;
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, When, block_on};
 use cutter_tests::refusal::{Gate, asked, stopped};
 use cutter_tests::{Scenario, caller};
 

@@ -1,9 +1,9 @@
 //! What a void run has filed: the report of each phase that passed, or it is owed on record.
 
 use cutter_core::driver;
-use cutter_core::memory::{Fault, FaultKind, FaultPlan, block_on};
 use cutter_core::port::PortErrorKind;
-use cutter_core::port::effect::ReviewVerdict::Approve;
+use cutter_core::record::effect::ReviewVerdict::Approve;
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, block_on};
 use cutter_tests::look::{gather, judge};
 use cutter_tests::refusal::{Gate, asked, stopped};
 use cutter_tests::{Scenario, caller};

@@ -68,7 +68,7 @@ fn the_sql_functions_and_request_work_drive_a_whole_request() {
     assert!(off.contains("folder"), "{off}");
     let copy = "
         SELECT cutter_governance.fn_cut_request_copied($1, gen_random_uuid(), $2, $3, 'law.md', 'op', now())";
-    let sha = cutter_core::digest::Digest::of(&text).to_hex();
+    let sha = cutter_core::base::digest::Digest::of(&text).to_hex();
     let _ = exec.query_one(copy, &[&id, &text, &sha]).unwrap();
     let mark = "SELECT public.fn_cut_mark_staged_file($1, $2, $3, 'op')";
     let _ = exec.query_one(mark, &[&id, &plan.json, &digest]).unwrap();

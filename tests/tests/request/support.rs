@@ -1,7 +1,7 @@
 //! What the tests of requests share.
 
-use cutter_core::cut_request::{MarkVerdict, Standing, consistency};
 use cutter_core::machine::run::RunState;
+use cutter_core::record::cut_request::{MarkVerdict, Standing, consistency};
 use cutter_pg::login::Login;
 use cutter_tests::cli::{Deployment, Ran, law};
 use serde_json::Value;

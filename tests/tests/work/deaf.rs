@@ -3,12 +3,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use cutter_core::memory::MemoryWorkQueue;
 use cutter_core::port::work_queue::{
     Answer, Enqueued, ItemQuery, QueueStatistics, Retained, TakenOver, Wake, WorkQueue,
 };
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
-use cutter_core::queue::{Attempt, Failure, ItemId, NewItem, Token, WorkItem};
+use cutter_core::record::queue::{Attempt, Failure, ItemId, NewItem, Token, WorkItem};
+use cutter_core::testing::memory::MemoryWorkQueue;
 use uuid::Uuid;
 
 pub(super) struct Deaf {

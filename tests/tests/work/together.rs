@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
 
-use cutter_core::crash::{FaultyPorts, Plan, Strike};
-use cutter_core::memory::{Fault, FaultKind};
-use cutter_core::queue::NewItem;
+use cutter_core::record::queue::NewItem;
+use cutter_core::testing::crash::{FaultyPorts, Plan, Strike};
+use cutter_core::testing::memory::{Fault, FaultKind};
 
 use super::deaf::Deaf;
 use super::*;

@@ -1,16 +1,16 @@
 //! `cutter backlog audit`: every state rebuilt from its records and compared.
 
 use clap::Args;
-use cutter_core::backlog::{AuditReport, audit};
-use cutter_core::cut_request::rebuilt;
-use cutter_core::digest::Digest;
-use cutter_core::gate::Check;
-use cutter_core::id::RunId;
-use cutter_core::inspect::verify;
-use cutter_core::policy::Chain;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::id::RunId;
+use cutter_core::operate::inspect::verify;
 use cutter_core::port::backlog::{Backlog as _, BacklogQuery};
 use cutter_core::port::cut_request::{CutRequests, RequestQuery};
 use cutter_core::port::database::Reader as _;
+use cutter_core::record::backlog::{AuditReport, audit};
+use cutter_core::record::check::Check;
+use cutter_core::record::cut_request::rebuilt;
+use cutter_core::record::policy::Chain;
 use cutter_pg::PgDatabase;
 use cutter_pg::login::Login;
 use futures_executor::block_on;

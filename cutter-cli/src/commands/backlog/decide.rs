@@ -1,9 +1,9 @@
 //! `cutter backlog sweep`, `review`, `abandon` and `requeue`: what moves entries without a run.
 
 use clap::{Args, ValueEnum};
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
 use cutter_core::port::backlog::{AbandonRequest, Backlog as _, RequeueRequest, ReviewRequest, sweep_all};
-use cutter_core::port::effect::ReviewVerdict;
+use cutter_core::record::effect::ReviewVerdict;
 use cutter_pg::PgDatabase;
 use cutter_pg::login::Login;
 use futures_executor::block_on;

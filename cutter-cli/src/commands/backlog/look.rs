@@ -1,9 +1,9 @@
 //! `cutter backlog list`, `show` and `history`: read-only.
 
 use clap::Args;
-use cutter_core::backlog::{Entry, HistoryRow};
 use cutter_core::port::PortErrorKind;
 use cutter_core::port::backlog::{Backlog as _, BacklogQuery, BacklogRow, Standing};
+use cutter_core::record::backlog::{Entry, HistoryRow};
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 use serde_json::{Value, json};

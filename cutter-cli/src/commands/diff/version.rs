@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use cutter_core::address::DocumentId;
-use cutter_core::compare::UnitFact;
-use cutter_core::inspect::in_force::Shown;
-use cutter_core::limits;
-use cutter_core::plan::{CutPlan, PlanInput};
-use cutter_core::port::database::{Lifecycle, Reader as _, UnitQuery, UnitRow};
-use cutter_core::profile::Profile;
-use cutter_core::vocabulary::Vocabulary;
+use cutter_core::base::limits;
+use cutter_core::base::vocabulary::Vocabulary;
+use cutter_core::operate::inspect::in_force::Shown;
+use cutter_core::port::database::Reader as _;
+use cutter_core::record::observed::{Lifecycle, UnitQuery, UnitRow};
+use cutter_core::text::address::DocumentId;
+use cutter_core::text::compare::UnitFact;
+use cutter_core::text::plan::{CutPlan, PlanInput};
+use cutter_core::text::profile::Profile;
 use futures_executor::block_on;
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! What `doctor` says of the policy: who may approve, and whether the duties sign with their keys.
 
-use cutter_core::port::signer::Duty;
+use cutter_core::record::signature::Duty;
 
 use super::{Findings, Status};
 use crate::config::Config;

@@ -1,13 +1,13 @@
 //! `cutter orchestrate cut`.
 
 use clap::Args;
+use cutter_core::base::limits;
 use cutter_core::driver::{self, Driven, NewRun};
-use cutter_core::limits;
 use cutter_core::machine::run::Phase;
-use cutter_core::port::backup::BackupScope;
-use cutter_core::profile::Profile;
-use cutter_core::settings::RunSettings;
-use cutter_core::sidecar::Mode;
+use cutter_core::record::backup::BackupScope;
+use cutter_core::record::settings::RunSettings;
+use cutter_core::record::sidecar::Mode;
+use cutter_core::text::profile::Profile;
 use futures_executor::block_on;
 
 use super::present;

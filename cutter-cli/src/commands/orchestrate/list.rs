@@ -1,7 +1,7 @@
 //! `cutter orchestrate list`.
 
 use clap::Args;
-use cutter_core::inspect::{Summary, why};
+use cutter_core::operate::inspect::{Summary, why};
 use cutter_core::port::run_store::LockHolder;
 use futures_executor::block_on;
 use serde::Serialize;

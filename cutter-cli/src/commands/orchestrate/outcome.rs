@@ -1,9 +1,9 @@
 //! What a driver's command came to, for people, machines, hooks and the exit code.
 
 use cutter_core::driver::{Driven, Outcome as Driver, TooFew};
-use cutter_core::inspect::{Summary, exit_code_of};
+use cutter_core::operate::inspect::{Summary, exit_code_of};
 use cutter_core::port::run_store::RunStore;
-use cutter_core::sidecar::Considered;
+use cutter_core::record::sidecar::Considered;
 use serde::Serialize;
 
 use crate::app::Context;

@@ -1,14 +1,14 @@
 //! `cutter orchestrate recover`.
 
 use clap::Args;
+use cutter_core::base::cas::CasOutcome;
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{DriveError, check_history};
-use cutter_core::id::RunId;
-use cutter_core::inspect::recover::{Origin, missing, unknown_to};
-use cutter_core::naming::DocumentName;
-use cutter_core::port::CasOutcome;
+use cutter_core::operate::inspect::recover::{Origin, missing, unknown_to};
 use cutter_core::port::database::Reader as _;
 use cutter_core::port::run_store::RunStore as _;
-use cutter_core::sidecar::{Sidecar, SidecarError};
+use cutter_core::record::sidecar::{Sidecar, SidecarError};
+use cutter_core::report::naming::DocumentName;
 use futures_executor::block_on;
 use serde_json::json;
 

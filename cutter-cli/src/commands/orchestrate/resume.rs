@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use clap::Args;
+use cutter_core::base::id::RunId;
 use cutter_core::driver::{self, Caller, Driven, ResumeOptions};
-use cutter_core::id::RunId;
 use cutter_core::port::run_store::LockHolder;
 use futures_executor::block_on;
 
@@ -48,7 +48,7 @@ pub(crate) fn run(cx: &Context, args: &ResumeArgs) -> Outcome {
     let stores = wire::stores(&config)?;
     let run_id = &args.run.run_id;
     let before = load(&stores, run_id)?;
-    let waited = cutter_core::inspect::Summary::of(&before, "").paused_at.map(|p| p.request_kb_id);
+    let waited = cutter_core::operate::inspect::Summary::of(&before, "").paused_at.map(|p| p.request_kb_id);
     let caller = wire::caller(&config, "orchestrate resume");
     if args.take_over {
         take_over(cx, &stores, &caller, run_id)?;

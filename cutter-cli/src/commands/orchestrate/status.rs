@@ -1,9 +1,9 @@
 //! `cutter orchestrate status`.
 
 use clap::Args;
-use cutter_core::id::RunId;
-use cutter_core::inspect::Summary;
-use cutter_core::sidecar::Sidecar;
+use cutter_core::base::id::RunId;
+use cutter_core::operate::inspect::Summary;
+use cutter_core::record::sidecar::Sidecar;
 use futures_executor::block_on;
 
 use super::outcome::{Presented, people};

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use cutter_core::inspect::{Summary, exit_code_of};
+use cutter_core::operate::inspect::{Summary, exit_code_of};
 use futures_executor::block_on;
 
 use super::load;

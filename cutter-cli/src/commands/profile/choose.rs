@@ -4,9 +4,9 @@ use std::fmt::Display;
 use std::path::Path;
 use std::str::FromStr;
 
-use cutter_core::detect::{Confidence, Cost, Detected, Detection, Profiles};
-use cutter_core::mark::MarkLimits;
-use cutter_core::profile::{Profile, ProfileError};
+use cutter_core::text::detect::{Confidence, Cost, Detected, Detection, Profiles};
+use cutter_core::text::mark::MarkLimits;
+use cutter_core::text::profile::{Profile, ProfileError};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use cutter_core::detect::{Cost, LineReason, Score, explain as explain_lines};
-use cutter_core::limits;
-use cutter_core::mark::{MarkContext, MarkLimits, Marked, Stop, body_region, marker_for};
+use cutter_core::base::limits;
+use cutter_core::text::detect::{Cost, LineReason, Score, explain as explain_lines};
+use cutter_core::text::mark::{MarkContext, MarkLimits, Marked, Stop, body_region, marker_for};
 use serde_json::{Value, json};
 
 use super::Chosen;
@@ -25,7 +25,7 @@ fn mark(file: &Path, text: &[u8], chosen: &Chosen) -> Result<Marked, Failure> {
     let document_id = document_id(None, file)?;
     let limits = limits();
     let profile = &chosen.profile;
-    let refused = |e: cutter_core::mark::MarkError| {
+    let refused = |e: cutter_core::text::mark::MarkError| {
         Failure::usage(format!("{}: {e}", file.display())).next("cutter profile list")
     };
     let region = body_region(text, profile).map_err(refused)?;

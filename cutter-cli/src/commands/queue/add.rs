@@ -1,15 +1,15 @@
 //! `cutter queue add`.
 
 use clap::{ArgGroup, Args};
-use cutter_core::address::DocumentId;
-use cutter_core::fleet::{CutJob, Job};
-use cutter_core::id::RunId;
-use cutter_core::limits;
+use cutter_core::base::id::RunId;
+use cutter_core::base::limits;
+use cutter_core::operate::fleet::{CutJob, Job};
 use cutter_core::port::cut_request::CutRequests;
 use cutter_core::port::database::Reader as _;
 use cutter_core::port::work_queue::WorkQueue as _;
-use cutter_core::queue::NewItem;
-use cutter_core::sidecar::Mode;
+use cutter_core::record::queue::NewItem;
+use cutter_core::record::sidecar::Mode;
+use cutter_core::text::address::DocumentId;
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 use serde_json::json;
@@ -70,7 +70,7 @@ pub(super) fn run(cx: &Context, args: &AddArgs) -> Outcome {
         (_, _, Some(id)) => request_job(&config, id)?,
         _ => return Err(Failure::usage("nothing is asked for").next("cutter queue add --help")),
     };
-    let refused = |error: cutter_core::queue::InvalidItem| {
+    let refused = |error: cutter_core::record::queue::InvalidItem| {
         Failure::usage(error.to_string()).next("cutter queue add --help")
     };
     let new = job.to_item(args.key.as_deref()).map_err(refused)?;

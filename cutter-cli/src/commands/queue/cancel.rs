@@ -1,10 +1,10 @@
 //! `cutter queue cancel`.
 
 use clap::Args;
-use cutter_core::fleet;
 use cutter_core::machine::work_item::WorkItemState;
+use cutter_core::operate::fleet;
 use cutter_core::port::work_queue::{Answer, WorkQueue as _};
-use cutter_core::queue::ItemId;
+use cutter_core::record::queue::ItemId;
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 use serde_json::json;

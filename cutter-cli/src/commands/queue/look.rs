@@ -1,10 +1,10 @@
 //! `cutter queue list` and `cutter queue show`: read-only.
 
 use clap::Args;
-use cutter_core::fleet::Job;
 use cutter_core::machine::work_item::WorkItemState;
+use cutter_core::operate::fleet::Job;
 use cutter_core::port::work_queue::{ItemQuery, WorkQueue as _};
-use cutter_core::queue::{Attempt, ItemId, WorkItem};
+use cutter_core::record::queue::{Attempt, ItemId, WorkItem};
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 use serde_json::json;

@@ -1,9 +1,9 @@
 //! `cutter request cut` and `cutter request verify-cut`: the governed run of a request.
 
 use clap::Args;
-use cutter_core::cut_request::{CutRequest, CutVerdict, next_commands};
 use cutter_core::driver::{self, Served};
 use cutter_core::port::cut_request::ApplyOutcome;
+use cutter_core::record::cut_request::{CutRequest, CutVerdict, next_commands};
 use futures_executor::block_on;
 use serde_json::json;
 

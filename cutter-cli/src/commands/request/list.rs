@@ -3,9 +3,9 @@
 use std::str::FromStr;
 
 use clap::Args;
-use cutter_core::cut_request::CutRequest;
 use cutter_core::machine::cut_request::CutRequestStatus;
 use cutter_core::port::cut_request::RequestQuery;
+use cutter_core::record::cut_request::CutRequest;
 use futures_executor::block_on;
 use jiff::Timestamp;
 use serde_json::json;

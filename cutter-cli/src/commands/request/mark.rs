@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use clap::Args;
-use cutter_core::address::{Address, DocumentId};
-use cutter_core::cut_request::CutRequest;
-use cutter_core::limits;
-use cutter_core::mark::{ManifestMarker, Marker, Stop};
-use cutter_core::plan::{CutPlan, PlanInput};
+use cutter_core::base::limits;
 use cutter_core::port::cut_request::{CutRequests, StageMark};
 use cutter_core::port::database::Reader as _;
+use cutter_core::record::cut_request::CutRequest;
+use cutter_core::text::address::{Address, DocumentId};
+use cutter_core::text::mark::{ManifestMarker, Marker, Stop};
+use cutter_core::text::plan::{CutPlan, PlanInput};
 use futures_executor::block_on;
 
 use super::{RequestArg, answer, asked, get, open, refused};
@@ -86,7 +86,7 @@ fn manifest(
     document_id: &DocumentId,
     text: &[u8],
     source: &str,
-) -> Result<(Vec<u8>, cutter_core::digest::Digest, usize), Failure> {
+) -> Result<(Vec<u8>, cutter_core::base::digest::Digest, usize), Failure> {
     let bounds = &config.bounds;
     let max = args.cut.max_document_bytes.or(bounds.max_document_bytes).unwrap_or(limits::MAX_DOCUMENT_BYTES);
     let cap = args.cut.max_candidates.or(bounds.max_candidates).unwrap_or(limits::MAX_CANDIDATES_PER_DOC);

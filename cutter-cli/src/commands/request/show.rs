@@ -1,9 +1,10 @@
 //! `cutter request show`.
 
 use clap::Args;
-use cutter_core::cut_request::{CutRequest, Transition, next_commands};
-use cutter_core::inspect::Summary;
-use cutter_core::port::cut_request::{CutRequests, StagingRecord};
+use cutter_core::operate::inspect::Summary;
+use cutter_core::port::cut_request::CutRequests;
+use cutter_core::record::cut_request::{CutRequest, Transition, next_commands};
+use cutter_core::record::staging::StagingRecord;
 use futures_executor::block_on;
 use serde_json::{Value, json};
 

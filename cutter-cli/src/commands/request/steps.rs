@@ -3,12 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use clap::{ArgGroup, Args};
-use cutter_core::cut_request::{CutRequest, DEFAULT_SOURCE_KIND, next_commands};
-use cutter_core::digest::Digest;
+use cutter_core::base::digest::Digest;
+use cutter_core::base::limits;
 use cutter_core::driver::{self, DriveError, ServeError};
-use cutter_core::limits;
-use cutter_core::mark::{MarkLimits, check_text};
 use cutter_core::port::cut_request::{AddRequest, Cleanup, CleanupReport, CopySource, VerifyMark};
+use cutter_core::record::cut_request::{CutRequest, DEFAULT_SOURCE_KIND, next_commands};
+use cutter_core::text::mark::{MarkLimits, check_text};
 use futures_executor::block_on;
 use jiff::Timestamp;
 use serde_json::json;

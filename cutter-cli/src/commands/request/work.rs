@@ -1,8 +1,8 @@
 //! `cutter request work`.
 
 use clap::Args;
-use cutter_core::cut_request::next_commands;
 use cutter_core::driver::{self, Worked};
+use cutter_core::record::cut_request::next_commands;
 use futures_executor::block_on;
 use serde_json::{Value, json};
 

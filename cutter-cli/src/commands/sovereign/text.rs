@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use cutter_core::approval::field;
-use cutter_core::inspect::asked::Asked;
+use cutter_core::operate::inspect::asked::Asked;
+use cutter_core::record::approval::field;
 
 use crate::commands::plan::{self, CutOptions, ManifestOption};
 use crate::commands::profile::AUTO;

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use cutter_core::digest::Digest;
-use cutter_core::inspect::Claims;
-use cutter_core::inspect::verify::{self, ApprovalFact, DatabaseFacts, StatementFacts};
-use cutter_core::policy::Chain;
-use cutter_core::port::database::{EffectName, Reader as _, RunEvidence, RunRows, UnitQuery, UnitScope};
-use cutter_core::port::signer::Duty;
-use cutter_core::port::statement::StoredStatement;
-use cutter_core::statement::{Before, Material, version_before};
+use cutter_core::base::digest::Digest;
+use cutter_core::operate::inspect::Claims;
+use cutter_core::operate::inspect::verify::{self, ApprovalFact, DatabaseFacts, StatementFacts};
+use cutter_core::port::database::Reader as _;
+use cutter_core::record::effect::EffectName;
+use cutter_core::record::evidence::{RunEvidence, RunRows};
+use cutter_core::record::observed::{UnitQuery, UnitScope};
+use cutter_core::record::policy::Chain;
+use cutter_core::record::signature::Duty;
+use cutter_core::record::statement::{Before, Material, version_before};
+use cutter_core::record::stored_statement::StoredStatement;
 use cutter_pg::PgDatabase;
 use futures_executor::block_on;
 

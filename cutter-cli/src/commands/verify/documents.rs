@@ -2,22 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use cutter_core::approval::{Ask, FORMAT, VOID, field, parse_field};
-use cutter_core::digest::Digest;
-use cutter_core::gate::Check;
-use cutter_core::inspect::Claims;
-use cutter_core::inspect::asked::{self, Asked};
-use cutter_core::inspect::verify::{
+use cutter_core::base::digest::Digest;
+use cutter_core::machine::run::GateId;
+use cutter_core::operate::inspect::Claims;
+use cutter_core::operate::inspect::asked::{self, Asked};
+use cutter_core::operate::inspect::verify::{
     self, ApprovalFact, Approvals, DocumentFact, Found, Taken, documents, one_document_per_phase,
 };
-use cutter_core::machine::run::GateId;
-use cutter_core::naming::DocumentName;
-use cutter_core::policy::Chain;
-use cutter_core::port::ask::StoredAsk;
-use cutter_core::port::database::RunEvidence;
 use cutter_core::port::knowledge_base::Document;
-use cutter_core::port::signer::{SignatureFacts, SignatureVerifier as _};
-use cutter_core::sidecar::{ApprovalRecord, Sidecar};
+use cutter_core::port::signer::SignatureVerifier as _;
+use cutter_core::record::approval::{Ask, FORMAT, VOID, field, parse_field};
+use cutter_core::record::ask::StoredAsk;
+use cutter_core::record::check::Check;
+use cutter_core::record::evidence::RunEvidence;
+use cutter_core::record::policy::Chain;
+use cutter_core::record::sidecar::{ApprovalRecord, Sidecar};
+use cutter_core::record::signature::SignatureFacts;
+use cutter_core::report::naming::DocumentName;
 use cutter_kb::ports::KeyRing;
 use futures_executor::block_on;
 use jiff::Timestamp;

@@ -1,20 +1,24 @@
 //! Reading what is to be judged. Whatever cannot be read is either a fact that fails its
 //! check, or listed as not checked: nothing is left out in silence.
 
-use cutter_core::approval::{ApprovalPolicy, Approver, field};
-use cutter_core::gate::Check;
-use cutter_core::id::RunId;
-use cutter_core::inspect::recover::can_be;
-use cutter_core::inspect::verify::{self, Allowed, Approvals, AskSources, NotChecked, RecordFacts, Taken};
-use cutter_core::inspect::{Claims, disagreements};
+use cutter_core::base::id::RunId;
 use cutter_core::machine::run::{Phase, Stage};
-use cutter_core::naming::RUNS_INDEX_PATH;
-use cutter_core::policy::Chain;
-use cutter_core::port::ask::{StoredAnswer, StoredAsk};
-use cutter_core::port::database::{Reader as _, RunEvidence, RunRows, UnitQuery};
-use cutter_core::port::signer::SignatureFacts;
-use cutter_core::port::statement::StoredStatement;
-use cutter_core::sidecar::Sidecar;
+use cutter_core::operate::inspect::recover::can_be;
+use cutter_core::operate::inspect::verify::{
+    self, Allowed, Approvals, AskSources, NotChecked, RecordFacts, Taken,
+};
+use cutter_core::operate::inspect::{Claims, disagreements};
+use cutter_core::port::database::Reader as _;
+use cutter_core::record::approval::{ApprovalPolicy, Approver, field};
+use cutter_core::record::ask::{StoredAnswer, StoredAsk};
+use cutter_core::record::check::Check;
+use cutter_core::record::evidence::{RunEvidence, RunRows};
+use cutter_core::record::observed::UnitQuery;
+use cutter_core::record::policy::Chain;
+use cutter_core::record::sidecar::Sidecar;
+use cutter_core::record::signature::SignatureFacts;
+use cutter_core::record::stored_statement::StoredStatement;
+use cutter_core::report::naming::RUNS_INDEX_PATH;
 use cutter_kb::openpgp::{PublicKey, Recipient};
 use cutter_kb::ports::KeyRing;
 use cutter_pg::PgDatabase;

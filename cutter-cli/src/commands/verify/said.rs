@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use cutter_core::approval::{VOID, parse_field};
-use cutter_core::digest::Digest;
-use cutter_core::inspect::verify::{Allowed, Answer};
-use cutter_core::inspect::{Claims, asked};
+use cutter_core::base::digest::Digest;
 use cutter_core::machine::run::{GateId, Stage};
-use cutter_core::port::database::{ReviewVerdict, RunEvidence};
-use cutter_core::port::signer::SignatureFacts;
+use cutter_core::operate::inspect::verify::{Allowed, Answer};
+use cutter_core::operate::inspect::{Claims, asked};
+use cutter_core::record::approval::{VOID, parse_field};
+use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::evidence::RunEvidence;
+use cutter_core::record::signature::SignatureFacts;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -166,7 +167,7 @@ pub(super) fn refusals(
     // only the record tells a gate from a stop there
     let asked_last = asks.last().map(|asked| asked.ask.gate.as_str()).filter(|_| claims.creator.is_none());
     for one in &mut found {
-        let is_past = |a: &cutter_core::sidecar::ApprovalRecord| {
+        let is_past = |a: &cutter_core::record::sidecar::ApprovalRecord| {
             a.gate == one.gate && a.decision == "approve" && a.occurrence > one.occurrence
         };
         let opened = one.heard != Heard::InTime

@@ -8,11 +8,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cutter_core::driver::Caller;
-use cutter_core::fleet::{Watch, enqueue_signals};
+use cutter_core::operate::fleet::{Watch, enqueue_signals};
 use cutter_core::port::work_queue::{Answer, WorkQueue as _};
 use cutter_core::port::{PortError, PortErrorKind};
-use cutter_core::queue::Token;
-use cutter_core::settings::RunSettings;
+use cutter_core::record::queue::Token;
+use cutter_core::record::settings::RunSettings;
 use cutter_pg::PgQueue;
 use cutter_pg::dsn::Dsn;
 use cutter_pg::login::Login;

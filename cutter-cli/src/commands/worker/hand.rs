@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cutter_core::driver::{self, Caller, Ports};
-use cutter_core::fleet::{self, Disposition, RunRisk, Worked};
 use cutter_core::machine::work_item::WorkItemState;
+use cutter_core::operate::fleet::{self, Disposition, RunRisk, Worked};
 use cutter_core::port::environment::Silent;
 use cutter_core::port::work_queue::{Answer, WorkQueue as _, admit};
 use cutter_core::port::{PortError, PortErrorKind};
-use cutter_core::queue::{Failure as ItemFailure, Token, WorkItem};
+use cutter_core::record::queue::{Failure as ItemFailure, Token, WorkItem};
 use cutter_pg::PgQueue;
 use futures_executor::block_on;
 
@@ -171,7 +171,7 @@ fn settle(crew: &Crew, queue: &PgQueue, token: &Token, what: &Disposition) -> Re
 
 /// After trouble of the surroundings connections may be bad.
 fn is_trouble(what: &Disposition) -> bool {
-    matches!(what, Disposition::Fail(failure) if failure.kind == cutter_core::queue::FailureKind::Transient)
+    matches!(what, Disposition::Fail(failure) if failure.kind == cutter_core::record::queue::FailureKind::Transient)
 }
 
 /// The item was taken away: if somebody gave it up, its run stops in their name.

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use cutter_core::operate::review::{Outcome as Became, Review, ReviewPorts, Reviewed};
 use cutter_core::port::{PortError, PortErrorKind};
-use cutter_core::review::{Outcome as Became, Review, ReviewPorts, Reviewed};
 use futures_executor::block_on;
 use serde_json::json;
 

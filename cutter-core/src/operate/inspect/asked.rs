@@ -1,0 +1,335 @@
+//! What a run asks of the sovereign, read from the knowledge base alone.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::base::id::RunId;
+use crate::record::approval::{Ask, CUT_AUTHORIZATION, DRIFT_ACK, LIFECYCLE_ENACTMENT, STOP_RESUME, VOID};
+use crate::report::asks_of_document;
+use crate::report::naming::{AuthorizationGate, DocumentName, EscalationKind, utc_date};
+
+/// What a sovereign answers, by the word that people type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// SG_1.
+    Cut,
+    /// SG_2.
+    Lifecycle,
+    /// Going on after a stop.
+    Resume,
+    /// Accepting drift.
+    Drift,
+    /// Voiding the run.
+    Void,
+}
+
+impl Purpose {
+    /// The `approval_type` of an ask.
+    #[must_use]
+    pub const fn approval_type(self) -> &'static str {
+        match self {
+            Self::Cut => CUT_AUTHORIZATION,
+            Self::Lifecycle => LIFECYCLE_ENACTMENT,
+            Self::Resume => STOP_RESUME,
+            Self::Drift => DRIFT_ACK,
+            Self::Void => VOID,
+        }
+    }
+
+    /// The word for a type.
+    #[must_use]
+    pub fn word_of(approval_type: &str) -> &'static str {
+        match approval_type {
+            CUT_AUTHORIZATION => "cut",
+            LIFECYCLE_ENACTMENT => "lifecycle",
+            STOP_RESUME => "resume",
+            DRIFT_ACK => "drift",
+            _ => "void",
+        }
+    }
+}
+
+/// An ask with the document that asks it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// What is asked.
+    pub ask: Ask,
+    /// When the document was fixed, as it says itself.
+    pub at: String,
+    /// The whole document.
+    pub text: String,
+}
+
+/// Whether a folder's name fits a run: folders carry the date on which the run was created.
+#[must_use]
+pub fn may_be_folder_of(folder: &str, run_id: &RunId) -> bool {
+    let date = utc_date(run_id.created()).to_string().replace('-', "");
+    folder.rsplit('/').next().is_some_and(|name| {
+        name.split_once("-automation-cut-").is_some_and(|(_, suffix)| suffix.starts_with(&date))
+    })
+}
+
+/// The folders among these paths that may be a run's, each with the documents directly in it. One
+/// look at each path, however many folders there are.
+#[must_use]
+pub fn folders_of<'p>(paths: &'p [String], run_id: &RunId) -> BTreeMap<&'p str, Vec<&'p str>> {
+    let mut folders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for path in paths {
+        if let Some((folder, _)) = path.rsplit_once('/') {
+            folders.entry(folder).or_default().push(path);
+        }
+    }
+    folders.retain(|folder, _| may_be_folder_of(folder, run_id));
+    folders
+}
+
+/// Whether a document's first line names the run.
+#[must_use]
+pub fn is_document_of(text: &str, run_id: &RunId) -> bool {
+    text.lines().next().is_some_and(|title| title.contains(run_id.as_str()))
+}
+
+/// Whether a document may ask something: requests and stop-route reports do.
+#[must_use]
+pub fn may_ask(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    matches!(
+        DocumentName::parse(name),
+        Ok((DocumentName::Request { .. } | DocumentName::StopReport { .. }, _))
+    )
+}
+
+/// Every ask of a run's documents `(path, text)`, oldest first. An ask that names another run
+/// is left out: it was put there by somebody else.
+#[must_use]
+pub fn asks(documents: &[(String, String)], run_id: &RunId) -> Vec<Asked> {
+    let mut found: Vec<Asked> = Vec::new();
+    for (path, text) in documents {
+        let at = header(text, "at").unwrap_or_default();
+        for ask in asks_of_document(text, path) {
+            if ask.required.get("run_id").map(String::as_str) == Some(run_id.as_str()) {
+                found.push(Asked { ask, at: at.clone(), text: text.clone() });
+            }
+        }
+    }
+    // as times: of two texts the shorter one may be the later
+    found.sort_by_key(|asked| (asked.at.parse::<jiff::Timestamp>().ok(), asked.ask.occurrence));
+    found
+}
+
+/// The ask to answer: the newest for the purpose, or the newest of all that is no void. What a stop asks is
+/// asked until the run asks something newer. Of the asks only those are taken that `is_open`.
+#[must_use]
+pub fn newest(asks: &[Asked], purpose: Option<Purpose>, is_open: impl Fn(&Asked) -> bool) -> Option<&Asked> {
+    let last = asks.last().map(|asked| &asked.ask.request_path);
+    let stands = |ask: &Ask| {
+        [CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT].contains(&ask.approval_type.as_str())
+            || Some(&ask.request_path) == last
+    };
+    asks.iter().rev().filter(|asked| stands(&asked.ask) && is_open(asked)).find(|asked| match purpose {
+        Some(purpose) => asked.ask.approval_type == purpose.approval_type(),
+        None => asked.ask.approval_type != VOID,
+    })
+}
+
+/// A value of the block at the head of a document.
+fn header(text: &str, key: &str) -> Option<String> {
+    let value = |line: &str| {
+        let (name, value) = line.strip_prefix("> ")?.split_once(':')?;
+        (name.trim() == key).then(|| value.trim().trim_matches('"').to_string())
+    };
+    text.lines().take(20).find_map(value)
+}
+
+/// The file name for the `n`th attempt to answer an ask, from 0: the one asked for first,
+/// then later numbers, so that a wrong answer blocks nothing.
+#[must_use]
+pub fn answer_name(ask: &Ask, attempt: u32, today: jiff::civil::Date) -> Option<String> {
+    if attempt == 0 {
+        return ask.approval_path.rsplit('/').next().map(ToString::to_string);
+    }
+    let number = ask.occurrence.checked_add(attempt)?;
+    let escalation = |kind| DocumentName::EscalationApproval { kind, number };
+    let name = match ask.approval_type.as_str() {
+        CUT_AUTHORIZATION => DocumentName::Approval { gate: AuthorizationGate::Cut, occurrence: number },
+        LIFECYCLE_ENACTMENT => {
+            DocumentName::Approval { gate: AuthorizationGate::Lifecycle, occurrence: number }
+        }
+        STOP_RESUME => escalation(EscalationKind::Resume),
+        DRIFT_ACK => escalation(EscalationKind::DriftAck),
+        VOID => escalation(EscalationKind::Void),
+        _ => return None,
+    };
+    Some(name.file_name(today))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::format;
+
+    fn run() -> RunId {
+        "ictr-20260520T101112Z-019e44f1-2a00-7123-8abc-0123456789ab".parse().unwrap()
+    }
+
+    #[test]
+    fn a_folder_fits_its_runs_day() {
+        let folder = |suffix: &str| format!("knowledge/dev/laws/x/v008a06ace23a96ea-automation-cut-{suffix}");
+        assert!(may_be_folder_of(&folder("20260520"), &run()));
+        assert!(may_be_folder_of(&folder("20260520-1011"), &run()));
+        assert!(!may_be_folder_of(&folder("20260521"), &run()));
+        assert!(!may_be_folder_of("knowledge/dev/laws/x", &run()));
+    }
+
+    #[test]
+    fn the_documents_of_a_folder_are_those_directly_in_it() {
+        let day = "knowledge/dev/laws/x/v008a06ace23a96ea-automation-cut-20260520";
+        let paths = [
+            format!("{day}-1011/01-source-pin-2026-05-20.md"),
+            format!("{day}/01-source-pin-2026-05-20.md"),
+            format!("{day}/kept/01-source-pin-2026-05-20.md"),
+            format!("{day}/02-mark-2026-05-20.md"),
+            "knowledge/dev/laws/x/v008a06ace23a96ea-automation-cut-20260521/02-mark-2026-05-21.md".into(),
+            "index.md".into(),
+        ];
+        let later = format!("{day}-1011");
+        let expected =
+            [(later.as_str(), alloc::vec![&*paths[0]]), (day, alloc::vec![&*paths[1], &*paths[3]])];
+        assert_eq!(folders_of(&paths, &run()), expected.into_iter().collect());
+    }
+
+    #[test]
+    fn only_requests_and_stop_reports_ask() {
+        assert!(may_ask("a/SG1-cut-authz-request-2026-05-20.md"));
+        assert!(may_ask("a/stop-route-report-2-2026-05-20.md"));
+        assert!(!may_ask("a/SG1-cut-authz-approval-2026-05-20.md"));
+        assert!(!may_ask("a/02-mark-2026-05-20.md"));
+    }
+
+    #[test]
+    fn a_wrong_answer_blocks_nothing() {
+        let ask = Ask {
+            gate: "SG_cut_authz".into(),
+            occurrence: 1,
+            approval_type: CUT_AUTHORIZATION.into(),
+            required: Default::default(),
+            expected_actor: None,
+            approval_path: "f/SG1-cut-authz-approval-2026-05-20.md".into(),
+            request_path: "f/SG1-cut-authz-request-2026-05-20.md".into(),
+        };
+        let today: jiff::civil::Date = "2026-05-21".parse().unwrap();
+        let names: Vec<String> = (0..3).filter_map(|n| answer_name(&ask, n, today)).collect();
+        assert_eq!(
+            names,
+            [
+                "SG1-cut-authz-approval-2026-05-20.md",
+                "SG1-cut-authz-approval-2-2026-05-21.md",
+                "SG1-cut-authz-approval-3-2026-05-21.md"
+            ]
+        );
+        assert!(names.iter().all(|n| DocumentName::parse(n).is_ok()));
+    }
+
+    #[test]
+    fn each_purpose_is_typed_as_it_is_read() {
+        for (purpose, word) in [
+            (Purpose::Cut, "cut"),
+            (Purpose::Lifecycle, "lifecycle"),
+            (Purpose::Resume, "resume"),
+            (Purpose::Drift, "drift"),
+            (Purpose::Void, "void"),
+        ] {
+            assert_eq!(Purpose::word_of(purpose.approval_type()), word);
+        }
+    }
+
+    #[test]
+    fn asks_of_this_run_come_oldest_first_by_when_they_were_fixed() {
+        let document = |at: &str, occurrence: u32, run: &str| {
+            let ask = Ask {
+                gate: "SG_cut_authz".into(),
+                occurrence,
+                approval_type: CUT_AUTHORIZATION.into(),
+                required: [("run_id".to_string(), run.to_string())].into(),
+                expected_actor: None,
+                approval_path: format!("f/SG1-cut-authz-approval-{occurrence}-2026-05-20.md"),
+                request_path: "f/r".into(),
+            };
+            let path = format!("f/SG1-cut-authz-request-{occurrence}-2026-05-20.md");
+            let fixed = "2026-05-20T00:00:00Z".parse().unwrap();
+            let verdict = crate::record::effect::ReviewVerdict::Approve;
+            let text = crate::record::approval::render_approval(
+                &ask,
+                verdict,
+                "ada",
+                fixed,
+                None,
+                &Default::default(),
+            );
+            (
+                path,
+                format!(
+                    "# request\n\n> at: \"{at}\"\n\nPath of the answer: `{}`\n\n```text\n{text}```\n",
+                    ask.approval_path
+                ),
+            )
+        };
+        let own = run().to_string();
+        let documents = [
+            document("2026-05-22T00:00:00Z", 1, &own),
+            document("2026-05-20T00:00:00Z", 3, &own),
+            document("2026-05-21T00:00:00Z", 2, "another"),
+            document("2026-05-20T00:00:00Z", 2, &own),
+        ];
+        let order = |documents: &[(String, String)]| -> Vec<u32> {
+            asks(documents, &run()).iter().map(|asked| asked.ask.occurrence).collect()
+        };
+        assert_eq!(order(&documents), [2, 3, 1]);
+        let close = [document("2026-05-20T00:00:00.2Z", 1, &own), document("2026-05-20T00:00:00Z", 2, &own)];
+        assert_eq!(order(&close), [2, 1]);
+    }
+
+    #[test]
+    fn the_newest_ask_wins_and_a_void_is_never_guessed() {
+        let asked = |kind: &str, at: &str| Asked {
+            ask: Ask {
+                gate: "g".into(),
+                occurrence: 1,
+                approval_type: kind.into(),
+                required: Default::default(),
+                expected_actor: None,
+                approval_path: "a".into(),
+                request_path: "r".into(),
+            },
+            at: at.into(),
+            text: String::new(),
+        };
+        let newest = |asks, purpose| newest(asks, purpose, |_| true);
+        let all = [asked(CUT_AUTHORIZATION, "1"), asked(STOP_RESUME, "2"), asked(VOID, "2")];
+        assert_eq!(newest(&all, None).unwrap().ask.approval_type, STOP_RESUME);
+        assert_eq!(newest(&all, Some(Purpose::Void)).unwrap().ask.approval_type, VOID);
+        assert_eq!(newest(&all, Some(Purpose::Lifecycle)), None);
+        assert_eq!(newest(&all[2..], None), None);
+        // a stop is asked about until the run asks something newer; a gate's request stands beside a stop
+        let mut later = all.to_vec();
+        later.push(Asked { ask: Ask { request_path: "r2".into(), ..all[0].ask.clone() }, ..asked("", "3") });
+        for purpose in [Purpose::Resume, Purpose::Void] {
+            assert_eq!(newest(&later, Some(purpose)), None);
+        }
+        assert_eq!(newest(&later, None).unwrap().ask.request_path, "r2");
+        assert!(newest(&all, Some(Purpose::Cut)).is_some());
+        // the newest stop is answered: the one before is not asked about again
+        let before = Asked { ask: Ask { request_path: "r0".into(), ..all[1].ask.clone() }, ..asked("", "1") };
+        let two = [all[0].clone(), before, all[1].clone()];
+        let open = super::newest(&two, None, |asked| asked.at != "2").unwrap();
+        assert_eq!(open.ask.approval_type, CUT_AUTHORIZATION);
+    }
+
+    #[test]
+    fn a_header_is_read_at_the_head_alone() {
+        let text = |lines: usize| format!("# title\n{}> at: \"x\"\n", "> k: v\n".repeat(lines));
+        assert_eq!(header(&text(18), "at").as_deref(), Some("x"));
+        assert_eq!(header(&text(19), "at"), None);
+    }
+}

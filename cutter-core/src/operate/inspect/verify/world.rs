@@ -1,0 +1,107 @@
+//! What must be there: how far a run came by each source, the documents that this demands, and a
+//! record that knows of everything that happened.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use crate::machine::run::{Phase, Stage};
+use crate::operate::inspect::claims::Claims;
+use crate::operate::inspect::recover::{can_be, unknown_to};
+use crate::record::check::Check;
+use crate::record::effect::EffectName;
+use crate::record::evidence::RunEvidence;
+use crate::record::sidecar::Sidecar;
+use crate::report::naming::DocumentName;
+
+fn name_of(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+fn phase_of(path: &str) -> Option<Phase> {
+    match DocumentName::parse(name_of(path)) {
+        Ok((DocumentName::Phase(phase), _)) => Some(phase),
+        _ => None,
+    }
+}
+
+/// How far the documents of a folder show that a run came: a phase's report is filed once it passed.
+#[must_use]
+pub fn reached_by_documents(paths: &[String]) -> Option<Stage> {
+    let phases = paths.iter().filter_map(|path| phase_of(path).map(Phase::to));
+    let requests = paths.iter().filter_map(|path| match DocumentName::parse(name_of(path)) {
+        Ok((DocumentName::Request { gate, .. }, _)) => Some(match gate {
+            crate::report::naming::AuthorizationGate::Cut => Stage::AwaitingCutAuthorization,
+            crate::report::naming::AuthorizationGate::Lifecycle => Stage::AwaitingLifecycleAuthorization,
+        }),
+        _ => None,
+    });
+    phases.chain(requests).max()
+}
+
+/// How far the database shows that a run came: whoever wrote an effect had passed what is before it.
+#[must_use]
+pub fn reached_by_evidence(evidence: &RunEvidence) -> Option<Stage> {
+    use EffectName as E;
+    let of = |effect: EffectName| match effect {
+        E::Mark | E::Sweep => Some(Phase::Mark.from()),
+        E::Sg1Review | E::LegA => Some(Phase::CutLegA.from()),
+        E::LegB => Some(Phase::LegBRecord.from()),
+        E::WriteVerify => Some(Phase::WriteVerify.from()),
+        E::Sg2Request => Some(Phase::WriteVerify.to()),
+        E::Sg2Review | E::Enact => Some(Phase::LifecycleEnact.from()),
+        E::Sg3Review | E::Void => None,
+    };
+    evidence.effects.iter().filter_map(|e| of(e.key.effect)).max()
+}
+
+/// A record after which nothing happened: a lost record that was put back is not one.
+#[must_use]
+pub fn record_is_newest(
+    sidecar: &Sidecar,
+    evidence: &RunEvidence,
+    documents: &[String],
+    index_line: Option<&str>,
+) -> Check {
+    let mut unknown = unknown_to(sidecar, evidence, documents);
+    let may_be_closing = sidecar
+        .run_state()
+        .ok()
+        .and_then(|s| s.stage())
+        .is_some_and(|stage| stage >= Stage::LifecycleEnacted);
+    if index_line.is_some() && !may_be_closing {
+        unknown.push("the runs index says that it is closed, which the record does not know".to_string());
+    }
+    Check::empty("verify.record.newest", &unknown)
+}
+
+/// Every phase that passed left one report, and one only, whatever the record says. `owed` is a
+/// document that the record has yet to file.
+#[must_use]
+pub fn phase_documents(claims: &Claims, paths: &[String], owed: Option<&str>) -> Vec<Check> {
+    if !claims.live {
+        return Vec::new();
+    }
+    let mut wrong = Vec::new();
+    for phase in &claims.passed {
+        let found = paths.iter().filter(|path| phase_of(path) == Some(*phase)).count();
+        let is_owed = owed.and_then(phase_of) == Some(*phase);
+        if found != 1 && !(found == 0 && is_owed) {
+            wrong.push(format!("{}: {found}", phase.file_stem()));
+        }
+    }
+    alloc::vec![Check::empty("verify.documents.one_for_each_phase", &wrong)]
+}
+
+/// Nothing stands in a run's folder that is no document of a run, or tells of what cannot have happened.
+/// `answers` are documents of any name that answer the run.
+#[must_use]
+pub fn no_strays(paths: &[String], answers: &[String], evidence: &RunEvidence) -> Check {
+    let is_none = |path: &&String| DocumentName::parse(name_of(path)).is_err() && !answers.contains(path);
+    let strays: Vec<&str> = paths
+        .iter()
+        .filter(|path| is_none(path) || !can_be(path, evidence))
+        .map(|path| name_of(path))
+        .collect();
+    Check::empty("verify.documents.no_strays", &strays)
+}

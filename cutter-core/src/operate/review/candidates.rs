@@ -1,0 +1,42 @@
+//! The documents that may answer an ask.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::ReviewPorts;
+use crate::driver::{approval_prefix, is_called, names_what_is_asked};
+use crate::machine::run::GateId;
+use crate::port::PortResult;
+use crate::record::approval::Ask;
+
+/// Every document beside the request.
+pub(super) async fn beside(ports: &ReviewPorts, ask: &Ask) -> PortResult<Vec<String>> {
+    let Some((folder, _)) = ask.request_path.rsplit_once('/') else { return Ok(Vec::new()) };
+    ports.kb.list(folder).await
+}
+
+/// Of the documents beside the request those that may answer: by their names, or, if they refuse, by what
+/// they say.
+pub(super) async fn candidates(
+    ports: &ReviewPorts,
+    ask: &Ask,
+    beside: Vec<String>,
+) -> PortResult<Vec<String>> {
+    let gate = ask.gate.parse().unwrap_or(GateId::FailureEscalation);
+    let mut paths = Vec::new();
+    for path in beside {
+        let may = is_called(&path, approval_prefix(gate))
+            || match ports.kb.read(&path).await {
+                Ok(Some(found)) => {
+                    ask.request_path != path && names_what_is_asked(&found.bytes, core::slice::from_ref(ask))
+                }
+                Ok(None) => false,
+                Err(error) if error.kind.is_junk() => false,
+                Err(error) => return Err(error),
+            };
+        if may {
+            paths.push(path);
+        }
+    }
+    Ok(paths)
+}
