@@ -34,7 +34,6 @@ use crate::error::{PORT, PgError};
 use crate::login::Login;
 use crate::reader::find_effect;
 use crate::row::{get, microseconds, system_time, verdict_text};
-use crate::survey::CatalogueCache;
 use crate::typed::params;
 use crate::{executor, reviewer, survey, verifier};
 
@@ -198,7 +197,7 @@ fn ours(code: &str, message: String) -> PgError {
 struct Job {
     cx: EffectContext,
     effect: Effect,
-    cache: Arc<CatalogueCache>,
+    cache: Arc<survey::CatalogueCache>,
 }
 
 /// What `begin` made on the connection's thread.
@@ -211,7 +210,7 @@ fn open(
     client: &mut Client,
     cx: &EffectContext,
     effect: &Effect,
-    cache: &CatalogueCache,
+    cache: &survey::CatalogueCache,
 ) -> Result<Opened, PgError> {
     // Only numbers and a UUID go into this text.
     client.batch_execute(&format!(
@@ -234,7 +233,7 @@ fn write(
     client: &mut Client,
     cx: &EffectContext,
     effect: &Effect,
-    cache: &CatalogueCache,
+    cache: &survey::CatalogueCache,
 ) -> Result<Opened, PgError> {
     client.query_typed(
         "SELECT cutter_governance.fn_run_fence_assert($1, $2, $3)",
@@ -274,7 +273,7 @@ fn observe(
     survey_before: cutter_core::record::observed::Survey,
     mut values: BTreeMap<String, String>,
     structural: Option<StructuralFacts>,
-    cache: &CatalogueCache,
+    cache: &survey::CatalogueCache,
     settle: bool,
 ) -> Result<EffectFacts, PgError> {
     let checks = "SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED";

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use cutter_core::base::digest::Digest;
-use cutter_core::base::id::RunId;
-use cutter_core::base::vocabulary::Vocabulary;
+use cutter_core::base::{digest::Digest, id::RunId, vocabulary::Vocabulary};
 use cutter_core::port::database::Reader;
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
 use cutter_core::record::ask::{OpenAsk, StoredAsk};

@@ -380,6 +380,25 @@ pub(super) fn drift_reason(dimension: &str) -> StopReason {
     Slug::from_words(dimension).map_or(StopReason::Internal, StopReason::Drift)
 }
 
+/// What did not hold, a line each.
+pub(super) fn failures(report: &GateReport) -> Vec<String> {
+    report
+        .failures()
+        .into_iter()
+        .map(|c| format!("{}: expected {}, observed {}", c.invariant, c.expected, c.observed))
+        .collect()
+}
+
+/// A record stays small: twenty lines of at most 500 characters each.
+pub(super) fn bounded(detail: Vec<String>) -> Vec<String> {
+    let more = detail.len().saturating_sub(20);
+    let mut out: Vec<String> = detail.into_iter().take(20).map(|l| l.chars().take(500).collect()).collect();
+    if more > 0 {
+        out.push(format!("and {more} more"));
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,12 +14,11 @@ use alloc::vec::Vec;
 
 use super::create::state_of;
 use super::resume::open;
-use super::run::{Halt, Run, Stopping};
+use super::run::{Halt, Run, Stopping, bounded, failures};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
 use crate::base::digest::Digest;
 use crate::base::id::RunId;
-use crate::gate;
-use crate::gate::drift;
+use crate::gate::{self, drift};
 use crate::machine::run::{GateId, RunState, Stage, Trigger};
 use crate::machine::stop::{Slug, StopClass, StopReason};
 use crate::port::PortErrorKind;
@@ -484,22 +483,4 @@ pub fn report_of_stop(sidecar: &Sidecar, stop: &StopRecord) -> Result<String, cr
         asks,
         sidecar_json: dump,
     })
-}
-
-fn failures(report: &GateReport) -> Vec<String> {
-    report
-        .failures()
-        .into_iter()
-        .map(|c| format!("{}: expected {}, observed {}", c.invariant, c.expected, c.observed))
-        .collect()
-}
-
-/// A record stays small: twenty lines of at most 500 characters each.
-fn bounded(detail: Vec<String>) -> Vec<String> {
-    let more = detail.len().saturating_sub(20);
-    let mut out: Vec<String> = detail.into_iter().take(20).map(|l| l.chars().take(500).collect()).collect();
-    if more > 0 {
-        out.push(format!("and {more} more"));
-    }
-    out
 }
