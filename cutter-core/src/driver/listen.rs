@@ -219,10 +219,8 @@ impl Run<'_> {
                 Err(error) => return Err(self.halt(error)),
             };
             match self.consider(&path, &document, asks, &chain, Judged::Filed).await? {
-                Ok(answer) if is_named || !answer.approval.allows() => {
-                    if seen.insert(answer.sha256) {
-                        heard.valid.push(answer);
-                    }
+                Ok(answer) if (is_named || !answer.approval.allows()) && seen.insert(answer.sha256) => {
+                    heard.valid.push(answer);
                 }
                 Err(report) if is_named => heard.invalid.push(considered(&path, document.sha256, &report)),
                 _ => {}
