@@ -1,7 +1,7 @@
 //! Gates: facts in, a named verdict out.
 //!
 //! A gate never reads or writes anything. An adapter observes and fills a facts struct, the
-//! gate's `judge` turns it into a [`GateReport`], the driver acts on the report. Three rules
+//! gate's `judge` turns it into a [`GateReport`](crate::record::check::GateReport), the driver acts on the report. Three rules
 //! hold for every gate, and tests hold them to it:
 //!
 //! - every invariant is judged and listed, passed ones too; nothing is short-circuited;
@@ -9,7 +9,7 @@
 //! - every invariant is data ([`INVARIANTS`]), and for each of them a test spoils a clean
 //!   example so that exactly that check fails.
 //!
-//! An embedder adds rules of its own with [`GateReport::push`]; they count as ours do.
+//! An embedder adds rules of its own with [`GateReport::push`](crate::record::check::GateReport::push); they count as ours do.
 
 use alloc::borrow::ToOwned;
 use alloc::format;

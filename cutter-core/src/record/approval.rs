@@ -1,6 +1,6 @@
 //! Approvals: what a sovereign gate asks ([`Ask`]), the plain text that a person signs
 //! ([`render_approval`], [`ApprovalText`]), who may sign ([`ApprovalPolicy`]), and the proof that
-//! one was judged and found good ([`VerifiedApproval`]).
+//! one was judged and found good ([`VerifiedApproval`](crate::gate::verified::VerifiedApproval)).
 //!
 //! The text is Markdown that standard `gpg --clearsign` can sign: a heading, a sentence that says
 //! what it allows, then `key: value` lines. It repeats what was asked, value for value, and the

@@ -9,11 +9,11 @@
 //! ```
 //!
 //! - [`Command`] is data; its digest is that of the canonical JSON `{"kind", "payload"}`.
-//! - [`judge`] is pure: what a command means beside what the ledger has under its key.
-//! - [`COMMAND`] is the life of a ledger entry as a table; ends are immutable.
+//! - [`judge`](crate::gate::command::judge) is pure: what a command means beside what the ledger has under its key.
+//! - [`COMMAND`](crate::machine::command::COMMAND) is the life of a ledger entry as a table; ends are immutable.
 //! - [`CommandLedger`](crate::port::command_ledger::CommandLedger) is the port.
-//! - [`Boundary`] is the one place where order matters: intent, effect, outcome.
-//! - [`SIDE_EFFECTS`] says, for every write of this system, how it keeps the same contract.
+//! - [`Boundary`](crate::operate::command::Boundary) is the one place where order matters: intent, effect, outcome.
+//! - [`SIDE_EFFECTS`](crate::operate::command::SIDE_EFFECTS) says, for every write of this system, how it keeps the same contract.
 //!
 //! Reads are no commands: they go to the adapter and leave nothing in the ledger. What the module
 //! refuses to know: what a kind means, providers, clocks, storage.
@@ -355,7 +355,7 @@ impl Settlement {
         }
     }
 
-    /// What it is as a trigger of [`COMMAND`].
+    /// What it is as a trigger of [`COMMAND`](crate::machine::command::COMMAND).
     #[must_use]
     pub const fn trigger(&self) -> CommandTrigger {
         match self {

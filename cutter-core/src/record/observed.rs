@@ -71,7 +71,7 @@ pub struct SourceRegistration {
     pub actor: String,
 }
 
-/// What [`Executor::register_source`] did.
+/// What [`Executor::register_source`](crate::port::database::Executor::register_source) did.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Registered {
     /// The stored source as it stands now.
