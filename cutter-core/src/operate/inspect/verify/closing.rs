@@ -8,6 +8,7 @@ use alloc::string::{String, ToString};
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::world::{name_of, phase_of};
 use crate::base::digest::Digest;
 use crate::machine::run::{GateId, Phase};
 use crate::operate::inspect::claims::{Claims, inputs};
@@ -18,7 +19,6 @@ use crate::record::evidence::{RunEvidence, StoredApproval};
 use crate::record::statement::{PIN, Recorded, digest};
 use crate::record::stored_statement::StoredStatement;
 use crate::report::closing::{Closed, came_late, differences, not_passed};
-use crate::report::naming::DocumentName;
 
 /// Judges what a run that made a statement filed and fixed; nothing where it made none, or filed no final
 /// report.
@@ -50,13 +50,6 @@ pub fn reports_pass(claims: &Claims, documents: &[(String, String)]) -> Check {
     };
     let wrong: Vec<String> = documents.iter().filter_map(wrong).collect();
     Check::empty("verify.documents.say_pass", &wrong)
-}
-
-fn phase_of(path: &str) -> Option<Phase> {
-    match DocumentName::parse(name_of(path)) {
-        Ok((DocumentName::Phase(phase), _)) => Some(phase),
-        _ => None,
-    }
 }
 
 /// Documents and pins are those that the statement names.
@@ -135,10 +128,6 @@ fn in_the_final_report(
         reports: others().map(|(path, _)| path.as_str()).filter(|path| phase_of(path).is_some()).collect(),
     };
     differences(text, &closed)
-}
-
-fn name_of(path: &str) -> &str {
-    path.rsplit('/').next().unwrap_or(path)
 }
 
 /// The gate that a stored decision answers.

@@ -14,11 +14,12 @@ use crate::record::evidence::RunEvidence;
 use crate::record::sidecar::Sidecar;
 use crate::report::naming::DocumentName;
 
-fn name_of(path: &str) -> &str {
+pub(super) fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn phase_of(path: &str) -> Option<Phase> {
+/// Of which phase a document is the report, by its name.
+pub(super) fn phase_of(path: &str) -> Option<Phase> {
     match DocumentName::parse(name_of(path)) {
         Ok((DocumentName::Phase(phase), _)) => Some(phase),
         _ => None,
