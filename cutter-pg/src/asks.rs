@@ -223,7 +223,9 @@ pub(crate) fn open_asks(client: &mut Client, since: Option<Timestamp>) -> Result
             version_no: get(row, "version_no")?,
         })
     };
-    client.query(OPEN, &[&since.map(system_time)])?.iter().map(of).collect()
+    let rows = client.query(OPEN, &[&since.map(system_time)])?;
+    // a name that no run can have is nobody's ask
+    rows.iter().filter(|row| parsed::<RunId>(row, "run_id").is_ok()).map(of).collect()
 }
 
 /// A stored decision.

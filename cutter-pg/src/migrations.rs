@@ -91,6 +91,11 @@ const MIGRATIONS: &[Migration] = &[
         name: "catalogue_reading",
         sql: include_str!("../migrations/0027_catalogue_reading.sql"),
     },
+    Migration {
+        version: 28,
+        name: "well_formed_asks",
+        sql: include_str!("../migrations/0028_well_formed_asks.sql"),
+    },
 ];
 
 /// Every migration that this binary knows, oldest first.

@@ -191,9 +191,9 @@ impl Reader for PgDatabase {
         .await
     }
 
-    async fn statement(&self, run_id: &RunId) -> PortResult<Option<StoredStatement>> {
+    async fn statements(&self, run_id: &RunId) -> PortResult<Vec<StoredStatement>> {
         let run_id = run_id.as_str().to_owned();
-        self.read("statement", move |client| crate::statement::of_run(client, &run_id)).await
+        self.read("statements", move |client| crate::statement::of_run(client, &run_id)).await
     }
 
     async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>> {

@@ -1,5 +1,6 @@
 //! The statement of a closed run, as rows.
 
+use cutter_core::base::digest::Digest;
 use cutter_core::port::PortResult;
 use cutter_core::record::observed::Fence;
 use cutter_core::record::signature::Duty;
@@ -41,16 +42,18 @@ impl PgDatabase {
     pub(crate) async fn put_statement_signature(
         &self,
         fence: &Fence,
+        statement: &Digest,
         signature: &StatementSignature,
     ) -> PortResult<()> {
-        let (fence, signature) = (fence.clone(), signature.clone());
+        let (fence, statement, signature) = (fence.clone(), statement.to_hex(), signature.clone());
         self.alone(Login::Verify, "sign_statement", move |client| {
             client.execute(
-                "SELECT cutter_governance.fn_statement_sign($1, $2, $3, $4, $5)",
+                "SELECT cutter_governance.fn_statement_sign($1, $2, $3, $4, $5, $6)",
                 &[
                     &fence.run_id.as_str(),
                     &fence.epoch,
                     &fence.holder,
+                    &statement,
                     &signature.public_key,
                     &signature.signature,
                 ],
@@ -61,27 +64,33 @@ impl PgDatabase {
     }
 }
 
-/// The statement of a run, if it has made one.
-pub(crate) fn of_run(client: &mut Client, run_id: &str) -> Result<Option<StoredStatement>, PgError> {
-    let body = client
-        .query_opt("SELECT t.body FROM cutter_governance.run_statement t WHERE t.run_id = $1", &[&run_id])?;
-    let Some(body) = body else { return Ok(None) };
+/// What is stored under a run, oldest first.
+pub(crate) fn of_run(client: &mut Client, run_id: &str) -> Result<Vec<StoredStatement>, PgError> {
     let rows = client.query(
-        "SELECT g.duty, g.public_key, g.signature, g.recorded_at FROM cutter_governance.statement_signature g
-         WHERE g.run_id = $1 ORDER BY g.duty",
+        "SELECT t.sha256, t.body, g.duty, g.public_key, g.signature, g.recorded_at
+         FROM cutter_governance.run_statement t
+         LEFT JOIN cutter_governance.statement_signature g
+             ON g.run_id = t.run_id AND g.statement_sha256 = t.sha256
+         WHERE t.run_id = $1 ORDER BY t.recorded_at, t.sha256, g.duty, g.recorded_at",
         &[&run_id],
     )?;
-    let of = |row: &postgres::Row| {
-        Ok(StatementSignature {
-            duty: match get::<_, &str>(row, 0)? {
-                "executor" => Duty::Executor,
-                _ => Duty::Verifier,
-            },
-            public_key: get(row, 1)?,
-            signature: get(row, 2)?,
+    let mut found: Vec<StoredStatement> = Vec::new();
+    let mut of = None;
+    for row in &rows {
+        let sha256: &str = get(row, "sha256")?;
+        if of.replace(sha256) != Some(sha256) {
+            found.push(StoredStatement { body: get(row, "body")?, signatures: Vec::new() });
+        }
+        let Some(duty) = get::<_, Option<&str>>(row, "duty")? else { continue };
+        let signature = StatementSignature {
+            duty: if duty == Duty::Executor.as_str() { Duty::Executor } else { Duty::Verifier },
+            public_key: get(row, "public_key")?,
+            signature: get(row, "signature")?,
             recorded_at: timestamp_opt(row, "recorded_at")?,
-        })
-    };
-    let signatures = rows.iter().map(of).collect::<Result<_, PgError>>()?;
-    Ok(Some(StoredStatement { body: get(&body, 0)?, signatures }))
+        };
+        if let Some(statement) = found.last_mut() {
+            statement.signatures.push(signature);
+        }
+    }
+    Ok(found)
 }

@@ -1,6 +1,7 @@
 //! The principal that stores the verdict on what was written: `cutter_verify` (G-VERIFY-SOD).
 
 use async_trait::async_trait;
+use cutter_core::base::digest::Digest;
 use cutter_core::port::PortResult;
 use cutter_core::port::database::{Begun, Verifier};
 use cutter_core::record::effect::{EffectContext, WriteVerifyWrite, fact};
@@ -17,8 +18,13 @@ use crate::survey;
 
 #[async_trait]
 impl Verifier for PgDatabase {
-    async fn sign_statement(&self, fence: &Fence, signature: &StatementSignature) -> PortResult<()> {
-        self.put_statement_signature(fence, signature).await
+    async fn sign_statement(
+        &self,
+        fence: &Fence,
+        statement: &Digest,
+        signature: &StatementSignature,
+    ) -> PortResult<()> {
+        self.put_statement_signature(fence, statement, signature).await
     }
 
     async fn begin(&self, cx: &EffectContext, effect: &WriteVerifyWrite) -> PortResult<Begun> {

@@ -4,8 +4,11 @@
 
 mod support;
 
+use cutter_core::port::database::Reader;
+use cutter_core::testing::memory::block_on;
 use cutter_pg::login::Login;
 use postgres::Client;
+use serde_json::{Value, json};
 use support::{DOCUMENT, World, id};
 use uuid::Uuid;
 
@@ -276,4 +279,104 @@ fn no_login_holds_the_others_up_without_a_bound() {
         assert!(message.contains("login directus, application 'not cutter'"), "{message}");
     }
     drop(stranger);
+}
+
+/// Whoever holds the executor's login stores nothing that no reader could read, and asks nothing of a run
+/// that is past asking.
+#[test]
+fn no_login_stores_an_ask_that_is_none() {
+    let world = World::new();
+    let mut run = world.run(&world.register(1));
+    run.up_to_sg1();
+    let (run_id, fence) = (run.run_id.to_string(), run.fence.clone());
+    let (genuine, ids): (Value, Value) = {
+        let sql =
+            "SELECT ask::text, ids::text FROM cutter_governance.approval_ask WHERE gate = 'SG_cut_authz'";
+        let row = world.database.client(Login::Admin).query_one(sql, &[]).unwrap();
+        let json = |n: usize| serde_json::from_str(row.get(n)).unwrap();
+        (json(0), json(1))
+    };
+    let next = |n: u32| {
+        let mut ask = genuine.clone();
+        ask["occurrence"] = json!(n);
+        ask["required"]["nonce"] = json!(format!("nonce {n}"));
+        ask
+    };
+    let mut exec = world.database.client(Login::Exec);
+    let mut open = |ask: &Value, ids: &Value, at: &str| {
+        let call = "SELECT cutter_governance.fn_ask_open($1, $2, $3, $4, $5, NULL, $6::text::timestamptz)";
+        let (ask, ids) = (ask.to_string(), ids.to_string());
+        exec.execute(call, &[&run_id, &fence.epoch, &fence.holder, &ask, &ids, &at])
+            .map_err(|e| e.as_db_error().unwrap().code().code().to_owned())
+    };
+    let now = "2026-05-01T00:00:00Z";
+    let refused = Err("CUD10".to_owned());
+    let kinds = [json!(null), json!(true), json!(7), json!("x"), json!([]), json!({ "a": "b" })];
+    for field in genuine.as_object().unwrap().keys() {
+        let mut missing = next(2);
+        missing.as_object_mut().unwrap().remove(field);
+        assert_eq!(open(&missing, &ids, now), refused, "without {field}");
+        for kind in &kinds {
+            let mut other = next(2);
+            let before = other[field].clone();
+            let nullable = field == "expected_actor" && kind.is_null();
+            let is_same = std::mem::discriminant(&before) == std::mem::discriminant(kind);
+            other[field] = kind.clone();
+            if !nullable && !is_same && !(field == "expected_actor" && kind.is_string()) {
+                assert_eq!(open(&other, &ids, now), refused, "{field}: {kind}");
+            }
+        }
+    }
+    for (pointer, values) in [
+        ("/occurrence", vec![json!(0), json!(-1), json!(1.5), json!(99_999_999_999_u64)]),
+        ("/required/nonce", kinds.iter().filter(|k| !k.is_string()).cloned().collect()),
+        ("/more", vec![json!("x")]),
+    ] {
+        for value in values {
+            let mut other = next(2);
+            match other.pointer_mut(pointer) {
+                Some(place) => *place = value.clone(),
+                None => other["more"] = value.clone(),
+            }
+            assert_eq!(open(&other, &ids, now), refused, "{pointer}: {value}");
+        }
+    }
+    for ask in &kinds {
+        assert_eq!(open(ask, &ids, now), refused, "{ask}");
+    }
+    for wrong in
+        [json!([]), json!("x"), json!({ "approval": 7 }), json!({ "approval": "7" }), json!({ "a": null })]
+    {
+        assert_eq!(open(&next(2), &wrong, now), refused, "ids {wrong}");
+    }
+    for at in ["infinity", "-infinity", "20000-01-01T00:00:00Z", "1066-10-14T00:00:00Z"] {
+        assert_eq!(open(&next(2), &ids, at), refused, "at {at}");
+    }
+    assert_eq!(open(&genuine, &ids, now), Ok(1), "the same once more");
+    run.do_leg_a();
+    assert_eq!(open(&genuine, &ids, now), Ok(1), "the same once more");
+    assert_eq!(open(&next(2), &ids, now), Err("CUC20".to_owned()), "past the gate");
+}
+
+/// A row that does not read speaks against its own run alone: who lists all open asks lists the others.
+#[test]
+fn a_run_that_can_be_none_hides_no_other() {
+    let world = World::new();
+    let mut run = world.run(&world.register(1));
+    run.up_to_sg1();
+    let open = || block_on(support::port_of(&world.database).open_asks(None)).unwrap().len();
+    let before = open();
+    let mut exec = world.database.client(Login::Exec);
+    let holder = Uuid::from_u128(7);
+    exec.execute("SELECT cutter_governance.fn_run_fence_take('no-run', 'LAW', $1)", &[&holder]).unwrap();
+    exec.execute(
+        "SELECT cutter_governance.fn_ask_open('no-run', 1, $1, jsonb_build_object('gate', k.gate, 'occurrence', 1,
+             'approval_type', k.approval_type, 'expected_actor', NULL, 'approval_path', 'a', 'request_path', 'r',
+             'required', k.ask -> 'required' || '{\"run_id\": \"no-run\", \"document_id\": \"LAW\", \"nonce\": \"n\"}'
+             )::text, '{}', NULL, now())
+         FROM cutter_governance.approval_ask k WHERE k.gate = 'SG_cut_authz'",
+        &[&holder],
+    )
+    .unwrap();
+    assert_eq!(open(), before);
 }

@@ -120,7 +120,7 @@ pub fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
         asks,
         chain,
         signatures,
-        statement: block_on(ports.reader.statement(run)).unwrap(),
+        statement: StoredStatement::that_counts(&block_on(ports.reader.statements(run)).unwrap()),
         stops: stops.collect(),
         record: RecordFacts {
             sidecar: sidecar.clone(),

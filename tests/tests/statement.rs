@@ -2,6 +2,7 @@
 //! holds against everything it was made of.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+use std::fs;
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,7 +17,7 @@ use serde_json::Value;
 fn statement(d: &Deployment, run_id: &str) -> (Value, Value) {
     let file = d.path("run.dsse.json");
     let ran = d.run(&["verify", "--run-id", run_id, "--statement", file.to_str().unwrap()]).exits(0);
-    let envelope: Value = serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap();
+    let envelope: Value = serde_json::from_slice(&fs::read(file).unwrap()).unwrap();
     assert_eq!(ran.json["statement"], envelope, "{}", ran.stdout);
     let body = decoded(envelope["payload"].as_str().unwrap());
     (envelope, serde_json::from_slice(&body).unwrap())
@@ -141,7 +142,7 @@ fn openssl(folder: &Path, key: &str, text: &[u8], signature: &[u8]) -> Option<bo
     }
     let file = |name: &str, bytes: &[u8]| {
         let path = folder.join(name);
-        std::fs::write(&path, bytes).unwrap();
+        fs::write(&path, bytes).unwrap();
         path
     };
     // a public key of Ed25519 in DER is its 32 bytes behind this
@@ -171,8 +172,8 @@ fn every_digest_can_be_computed_by_hand_as_the_page_says() {
         rest.split_once("```").unwrap().0
     };
     let file = |name: &str| d.path(name).to_str().unwrap().to_owned();
-    std::fs::write(file("rows.sql"), block("sql")).unwrap();
-    std::fs::write(file("by-hand.py"), block("python")).unwrap();
+    fs::write(file("rows.sql"), block("sql")).unwrap();
+    fs::write(file("by-hand.py"), block("python")).unwrap();
     let variable = format!("run={run_id}");
     let dsn = d.database.connection_string(Login::Ro);
     let has = |program: &str| Command::new(program).arg("--version").output().is_ok();
@@ -186,7 +187,7 @@ fn every_digest_can_be_computed_by_hand_as_the_page_says() {
         .unwrap();
     assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
     let check = |rows: &[u8]| {
-        std::fs::write(file("rows.txt"), rows).unwrap();
+        fs::write(file("rows.txt"), rows).unwrap();
         let mut command = Command::new("python3");
         let ran = command.args(["by-hand.py", "run.dsse.json", "rows.txt"].map(file)).output().unwrap();
         (ran.status.success(), format!("{ran:?}"))
@@ -201,12 +202,12 @@ fn every_digest_can_be_computed_by_hand_as_the_page_says() {
         (ran.status.success(), String::from_utf8_lossy(&ran.stdout).matches(": OK\n").count())
     };
     assert_eq!(documents(), (true, 12));
-    let report = std::fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path());
+    let report = fs::read_dir(&folder).unwrap().map(|e| e.unwrap().path());
     let report = report.into_iter().find(|p| p.to_str().unwrap().contains("/10-")).unwrap();
-    let kept = std::fs::read(&report).unwrap();
-    std::fs::write(&report, [&kept[..], b"x"].concat()).unwrap();
+    let kept = fs::read(&report).unwrap();
+    fs::write(&report, [&kept[..], b"x"].concat()).unwrap();
     assert_eq!(documents(), (false, 11));
-    std::fs::write(&report, kept).unwrap();
+    fs::write(&report, kept).unwrap();
     let rows = String::from_utf8(read.stdout).unwrap();
     for table in ["review_decision", "unit", "leaf"] {
         let begins = format!("{table} ");
@@ -226,6 +227,7 @@ fn what_was_changed_afterwards_is_found_by_it() {
     let tables = "SELECT body FROM cutter_governance.run_statement";
     let body = d.texts(tables, &[]).remove(0);
     let reset = |sql: &str| d.tamper(&format!("SET session_replication_role = replica; {sql}"));
+    reset("ALTER TABLE cutter_governance.run_statement DROP CONSTRAINT run_statement_sha256_check");
     let quoted = body.replace('\'', "''");
     let back = format!("UPDATE cutter_governance.run_statement SET body = '{quoted}'");
     for (sql, undo, finding) in [
@@ -268,8 +270,10 @@ fn what_was_changed_afterwards_is_found_by_it() {
     assert!(!d.path("none").exists());
 }
 
+/// One about another text is refused; another about this one stands beside it, unsigned: it counts for
+/// nothing, and so does a second signature that is none.
 #[test]
-fn nobody_stores_another_statement_by_a_login() {
+fn what_a_login_stores_beside_the_statement_counts_for_nothing() {
     let d = Deployment::new();
     d.register("LAW", &law(2, "psql"));
     let run_id = d.whole_run("LAW");
@@ -279,18 +283,31 @@ fn nobody_stores_another_statement_by_a_login() {
         (row.get(0), row.get(1))
     };
     let body = d.texts("SELECT body FROM cutter_governance.run_statement", &[]).remove(0);
+    let keys = "SELECT public_key FROM cutter_governance.statement_signature ORDER BY duty";
+    let keys = d.texts(keys, &[]);
+    let [executors, verifiers] = keys.as_slice() else { panic!("{keys:?}") };
+    let none = "0".repeat(128);
     let store = "SELECT cutter_governance.fn_statement_store($1, $2, $3::text::uuid, $4, $5, $6)";
     let mut exec = d.database.client(Login::Exec);
-    let key = d
-        .texts("SELECT public_key FROM cutter_governance.statement_signature WHERE duty = 'executor'", &[])
-        .remove(0);
-    let signature = "0".repeat(128);
     let mut stored = |body: &str| {
-        exec.execute(store, &[&run_id, &epoch, &holder, &body, &key, &signature])
+        exec.execute(store, &[&run_id, &epoch, &holder, &body, executors, &none])
             .map_err(|e| e.as_db_error().unwrap().code().code().to_owned())
     };
-    assert_eq!(stored(&body), Ok(1), "the same once more");
-    assert_eq!(stored(&body.replace("\"version\":\"1\"", "\"version\":\"2\"")), Err("CUC11".to_owned()));
+    let false_one = body.replace("\"version\":\"1\"", "\"version\":\"2\"");
+    assert_eq!(stored(&body), Ok(1), "the same once more, with a signature that is none");
+    assert_eq!(stored(&false_one), Ok(1));
     assert_eq!(stored(&body.replace("\"name\":\"text\"", "\"name\":\"other\"")), Err("CUD24".to_owned()));
+    let sign = "SELECT cutter_governance.fn_statement_sign($1, $2, $3::text::uuid, $4, $5, $6)";
+    let mut verify = d.database.client(Login::Verify);
+    for said in [&body, &false_one] {
+        let sha256 = Digest::of(said.as_bytes()).to_hex();
+        verify.execute(sign, &[&run_id, &epoch, &holder, &sha256, verifiers, &none]).unwrap();
+    }
     d.verify(&run_id);
+    let file = d.path("run.dsse.json");
+    let _ = d.run(&["verify", "--run-id", &run_id, "--statement", file.to_str().unwrap()]).exits(0);
+    let envelope: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+    assert_eq!(decoded(envelope["payload"].as_str().unwrap()), body.into_bytes());
+    let signatures = envelope["signatures"].as_array().unwrap();
+    assert!(signatures.len() == 2 && !envelope.to_string().contains("AAAAAAAAAAAAAAAAAAAA"), "{envelope}");
 }

@@ -88,7 +88,8 @@ impl Run<'_> {
             // an earlier program rendered the report
             body = self.statement_of(None).await?;
         }
-        if statement::digest(&body).to_hex() != named {
+        let sha256 = statement::digest(&body);
+        if sha256.to_hex() != named {
             return Err(Halt::stop(
                 StopReason::StateCorrupt,
                 format!(
@@ -107,9 +108,9 @@ impl Run<'_> {
         }
         done.map_err(|e| self.halt(e))?;
         let signature = self.statement_signature(Duty::Verifier, &body).await?;
-        let mut done = self.ports.verifier.sign_statement(&fence, &signature).await;
+        let mut done = self.ports.verifier.sign_statement(&fence, &sha256, &signature).await;
         if done.as_ref().is_err_and(|e| e.kind == PortErrorKind::OutcomeUnknown) {
-            done = self.ports.verifier.sign_statement(&fence, &signature).await;
+            done = self.ports.verifier.sign_statement(&fence, &sha256, &signature).await;
         }
         done.map_err(|e| self.halt(e))
     }

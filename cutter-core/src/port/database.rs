@@ -98,8 +98,9 @@ pub trait Reader: Send + Sync {
     async fn rows(&self, _run_id: &RunId) -> PortResult<Option<RunRows>> {
         Ok(None)
     }
-    /// The statement that a run made when it was closed, with its signatures; `None` if it made none.
-    async fn statement(&self, run_id: &RunId) -> PortResult<Option<StoredStatement>>;
+    /// The statements that are stored under a run, each with all its signatures, oldest first: the one that
+    /// it made when it was closed, and what a login stored beside it ([`StoredStatement::that_counts`]).
+    async fn statements(&self, run_id: &RunId) -> PortResult<Vec<StoredStatement>>;
     /// The digest of a change set's rows as they are stored ([`crate::record::rows`]); `None` if there is no
     /// such change set.
     async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>>;
@@ -140,7 +141,7 @@ pub trait Executor: Send + Sync {
     /// occurrence is `Conflict`. Durable on return.
     async fn open_ask(&self, fence: &Fence, ask: &AskWrite) -> PortResult<()>;
     /// Stores the statement of a run whose units are in force, under the fence, with the executor's
-    /// signature. The same one again is fine; another one is `Conflict`; one about another text or
+    /// signature. The same again is no write; another one stands beside it; one about another text or
     /// other units, or of a run that has nothing in force, is `Denied`. Durable on return.
     async fn store_statement(
         &self,
@@ -175,10 +176,15 @@ pub trait Reviewer: Send + Sync {
 /// The principal that stores the verdict on what was written (G-VERIFY-SOD).
 #[async_trait]
 pub trait Verifier: Send + Sync {
-    /// Adds the verifier's signature to the stored statement, under the fence; where one stands, no
-    /// write. Refused (`Denied`) where there is no statement, or its own key signed that already.
-    /// Durable on return.
-    async fn sign_statement(&self, fence: &Fence, signature: &StatementSignature) -> PortResult<()>;
+    /// Adds the verifier's signature to the stored statement of this digest, under the fence; the same
+    /// again is no write, another one stands beside it. Refused (`Denied`) where there is no such statement,
+    /// or no other key signed it. Durable on return.
+    async fn sign_statement(
+        &self,
+        fence: &Fence,
+        statement: &Digest,
+        signature: &StatementSignature,
+    ) -> PortResult<()>;
     /// As [`Executor::begin`].
     async fn begin(&self, cx: &EffectContext, effect: &WriteVerifyWrite) -> PortResult<Begun>;
 }

@@ -232,11 +232,12 @@ fn of_a_run_that_enacts_and_its_request() {
                 cutter_governance.fn_consent_rows({approval})))))"
     ));
     let (key, signature) = ("repeat('ab', 32)", "repeat('cd', 64)");
+    let sha256 = format!("encode(sha256(convert_to({body}, 'UTF8')), 'hex')");
     calls.call("cutter_governance.fn_statement_store", &[&run_id, &epoch, &holder, &body, key, signature]);
     calls.bench.now(&format!(
-        "INSERT INTO cutter_governance.run_statement (run_id, body) VALUES ({run_id}, {body})"
+        "INSERT INTO cutter_governance.run_statement (run_id, sha256, body) VALUES ({run_id}, {sha256}, {body})"
     ));
-    calls.call("cutter_governance.fn_statement_sign", &[&run_id, &epoch, &holder, key, signature]);
+    calls.call("cutter_governance.fn_statement_sign", &[&run_id, &epoch, &holder, &sha256, key, signature]);
     looked_at(&mut calls, &run);
     calls.views();
     calls.list.end();

@@ -239,8 +239,8 @@ impl Reader for Metered<dyn Reader> {
         self.meter.timed("reader.rows", self.inner.rows(run_id)).await
     }
 
-    async fn statement(&self, run_id: &RunId) -> PortResult<Option<StoredStatement>> {
-        self.meter.timed("reader.statement", self.inner.statement(run_id)).await
+    async fn statements(&self, run_id: &RunId) -> PortResult<Vec<StoredStatement>> {
+        self.meter.timed("reader.statements", self.inner.statements(run_id)).await
     }
 
     async fn rows_digest(&self, set: Uuid) -> PortResult<Option<Digest>> {
@@ -349,8 +349,15 @@ impl Reviewer for Metered<dyn Reviewer> {
 
 #[async_trait]
 impl Verifier for Metered<dyn Verifier> {
-    async fn sign_statement(&self, fence: &Fence, signature: &StatementSignature) -> PortResult<()> {
-        self.meter.timed("verifier.sign_statement", self.inner.sign_statement(fence, signature)).await?;
+    async fn sign_statement(
+        &self,
+        fence: &Fence,
+        statement: &Digest,
+        signature: &StatementSignature,
+    ) -> PortResult<()> {
+        self.meter
+            .timed("verifier.sign_statement", self.inner.sign_statement(fence, statement, signature))
+            .await?;
         self.meter.commits();
         Ok(())
     }

@@ -2,10 +2,16 @@
 
 use cutter_core::base::canonical::to_canonical;
 use cutter_core::base::digest::Digest;
-use cutter_core::operate::inspect::verify::Found;
+use cutter_core::operate::inspect::verify::{Found, one_statement};
+use cutter_core::port::PortErrorKind;
+use cutter_core::record::effect::ReviewVerdict::Approve;
+use cutter_core::record::signature::Duty;
 use cutter_core::record::statement;
-use cutter_tests::Scenario;
+use cutter_core::record::stored_statement::{StatementSignature, StoredStatement};
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, block_on};
 use cutter_tests::look::{Facts, gather, judge};
+use cutter_tests::refusal::Gate;
+use cutter_tests::{DOCUMENT, Scenario};
 
 fn failing(facts: &Facts) -> Vec<String> {
     judge(facts, &[]).into_iter().filter(|c| !c.ok).map(|c| c.invariant).collect()
@@ -155,4 +161,46 @@ fn no_line_of_the_final_report_can_be_another() {
         odd.extend(failing(&facts).is_empty().then(|| format!("line {}: without {line:?}", n + 1)));
     }
     assert!(odd.is_empty(), "unseen:\n{}", odd.join("\n"));
+}
+
+/// Between enactment and the final report a login stores a statement, and a signature, that are none: the
+/// run is closed all the same, by its own.
+#[test]
+fn what_a_login_says_before_the_run_does_holds_nobody() {
+    let s = Scenario::new(9_400);
+    let (run_id, _) = s.parked(Gate::Lifecycle);
+    let (ask, ports) = (s.stored(&run_id).ask.expect("it asks"), s.ports());
+    s.sign(&ask, Approve);
+    let away = FaultKind::Fail { kind: PortErrorKind::Unavailable, times: 9 };
+    let (_, disturbed) = s.process(FaultPlan::one(Fault::on("database", "store_statement", away)));
+    let _ = s.resume(&disturbed, &run_id);
+    assert_eq!(block_on(ports.reader.statements(&run_id)).unwrap(), [], "it died before");
+    assert_eq!(s.rows_of("approval_use").len(), 2, "it is enacted");
+    let sidecar = s.stored(&run_id);
+    let (source, rows) = (sidecar.pin_digest("source_sha256").unwrap(), {
+        let set = sidecar.pin_uuid("change_set_id").unwrap();
+        block_on(ports.reader.rows_digest(set)).unwrap().unwrap()
+    });
+    let body = serde_json::json!({ "predicate": "a lie", "subject": statement::subjects(&source, &rows) });
+    let body = to_canonical(&body).unwrap();
+    let fence = block_on(ports.executor.take_fence(&run_id, DOCUMENT, uuid::Uuid::from_u128(7))).unwrap();
+    let none = |duty, key: &str| StatementSignature {
+        duty,
+        public_key: key.repeat(64),
+        signature: "0".repeat(128),
+        recorded_at: None,
+    };
+    block_on(ports.executor.store_statement(&fence, &body, &none(Duty::Executor, "1"))).unwrap();
+    let sha256 = statement::digest(&body);
+    block_on(ports.verifier.sign_statement(&fence, &sha256, &none(Duty::Verifier, "2"))).unwrap();
+    let driven = s.finish(&run_id);
+    let facts = gather(&s.ports(), &driven.sidecar);
+    assert_eq!(failing(&facts), [""; 0]);
+    let found = block_on(ports.reader.statements(&run_id)).unwrap();
+    assert_eq!(found.len(), 2);
+    let counted = StoredStatement::that_counts(&found).unwrap();
+    assert!(counted.is_signed() && counted.body != body);
+    assert!(one_statement(&found).is_some_and(|check| check.ok));
+    let both = [found[1].clone(), StoredStatement { body: counted.body.clone(), ..found[1].clone() }];
+    assert!(one_statement(&both).is_some_and(|check| !check.ok), "two that are signed are one too many");
 }

@@ -106,7 +106,7 @@ fn the_record_the_report_and_the_statement_name_everybody() {
     let beside: Vec<(&str, &str, Digest)> =
         record.beside.iter().map(|b| (b.actor.as_str(), b.approval_kb_id.as_str(), b.sha256)).collect();
     assert_eq!(beside, [(BOB, path.as_str(), sha256)]);
-    let statement = block_on(s.ports().reader.statement(&run_id)).unwrap().unwrap();
+    let statement = block_on(s.ports().reader.statements(&run_id)).unwrap().remove(0);
     assert!(statement.body.contains(&format!("\"beside\":[{{\"actor\":\"{BOB}\"")), "{}", statement.body);
     let report = s.stored(&run_id).documents.last().unwrap().path.clone();
     let report = String::from_utf8(s.world.document(&report).unwrap().bytes).unwrap();

@@ -163,8 +163,12 @@ fn once(
         }
         claims.enacted |= evidence.is_enacted();
         claims.voided |= evidence.voided;
-        if database.as_ref().is_some_and(|stored| stored.statement.is_some()) {
-            // it is made when the final report is filed
+        if database
+            .as_ref()
+            .and_then(|stored| stored.statement.as_ref())
+            .is_some_and(StoredStatement::is_signed)
+        {
+            // it is signed when the final report is filed
             claims.passed.extend(Phase::ALL);
         }
     };
@@ -294,12 +298,14 @@ pub(crate) fn stored(
 
 /// The database, if it can be read. One that cannot is not checked, and says why.
 fn reach(config: &Config, run_id: &RunId, out: &mut Gathered) -> Option<Stored> {
-    let read = || -> Result<_, Failure> {
+    let mut read = || -> Result<_, Failure> {
         let database = wire::reader(config)?;
         block_on(database.check_schema())?;
         let (evidence, rows) = stored(&database, run_id)?;
         let asks = block_on(database.asks(run_id))?;
-        let statement = block_on(database.statement(run_id))?;
+        let statements = block_on(database.statements(run_id))?;
+        let statement = StoredStatement::that_counts(&statements);
+        out.checks.extend(verify::one_statement(&statements));
         let in_force = match asks.first().and_then(|ask| ask.asked.ask.required.get(field::DOCUMENT_ID)) {
             Some(document_id) => {
                 let one = UnitQuery { document_id: document_id.clone(), limit: 1, ..UnitQuery::default() };

@@ -112,18 +112,18 @@ pub const SIDE_EFFECTS: &[SideEffect] = &[
     effect(
         "run.statement",
         "Executor.store_statement",
-        "run id",
+        "(run id, sha256)",
         "`run_statement`, the executor's `statement_signature`, one transaction",
         "no write",
-        "`Conflict`",
+        "another statement stands beside it, and counts only if both duties sign it",
     ),
     effect(
         "run.statement_signature",
         "Verifier.sign_statement",
-        "run id",
+        "(run id, sha256)",
         "the verifier's `statement_signature`",
         "no write",
-        "the one that stands, stands",
+        "another signature stands beside it: what is none counts for nothing",
     ),
     effect(
         "source.register",

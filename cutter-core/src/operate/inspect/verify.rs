@@ -30,7 +30,7 @@ pub use database::{database, rows_signed};
 pub use found::Found;
 pub use rows::rows;
 pub use standing::{Taken, consumed_standing, standing};
-pub use statement::{StatementFacts, statement};
+pub use statement::{StatementFacts, one_statement, statement};
 pub use world::{no_strays, phase_documents, reached_by_documents, reached_by_evidence, record_is_newest};
 
 use super::claims::Claims;

@@ -107,7 +107,7 @@ where
             a_decision_without_a_fence_leaves_what_an_effect_leaves,
             a_decision_is_refused_where_the_ask_is_closed_or_refused,
             an_approval_of_no_ask_is_not_relied_on,
-            a_statement_is_made_once_about_what_is_in_force,
+            a_statement_is_about_what_is_in_force,
         ]
     )
 }

@@ -107,8 +107,8 @@ impl Reader for Struck<dyn Reader> {
         self.life.call(PORT, "rows", self.inner.rows(run_id)).await
     }
 
-    async fn statement(&self, run_id: &RunId) -> PortResult<Option<StoredStatement>> {
-        self.life.call(PORT, "statement", self.inner.statement(run_id)).await
+    async fn statements(&self, run_id: &RunId) -> PortResult<Vec<StoredStatement>> {
+        self.life.call(PORT, "statements", self.inner.statements(run_id)).await
     }
 
     async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>> {
@@ -165,8 +165,13 @@ impl Reviewer for Struck<dyn Reviewer> {
 
 #[async_trait]
 impl Verifier for Struck<dyn Verifier> {
-    async fn sign_statement(&self, fence: &Fence, signature: &StatementSignature) -> PortResult<()> {
-        self.life.call(PORT, "sign_statement", self.inner.sign_statement(fence, signature)).await
+    async fn sign_statement(
+        &self,
+        fence: &Fence,
+        statement: &Digest,
+        signature: &StatementSignature,
+    ) -> PortResult<()> {
+        self.life.call(PORT, "sign_statement", self.inner.sign_statement(fence, statement, signature)).await
     }
 
     async fn begin(&self, cx: &EffectContext, effect: &WriteVerifyWrite) -> PortResult<Begun> {

@@ -52,6 +52,19 @@ pub(super) fn open(tables: &mut Tables, fence: &Fence, write: &AskWrite) -> Port
         let message = format!("{} was begun with other settings, or by another statement", fence.run_id);
         return Err(error(op, PortErrorKind::Conflict, message));
     }
+    let past = |effect: &EffectName| match effect {
+        EffectName::Void | EffectName::Enact => true,
+        EffectName::LegA => ask.gate == GateId::CutAuthz.as_str(),
+        _ => false,
+    };
+    let done =
+        tables.effects.iter().filter(|(of, r)| of.run_id == fence.run_id && r.verdict == Verdict::Commit);
+    let is_past = done.into_iter().any(|(of, _)| past(&of.effect));
+    let is_same = tables.asks.get(&key).is_some_and(|stored| stored.asked.ask == *ask);
+    if !is_same && (is_past || tables.ended_runs.contains_key(&fence.run_id)) {
+        let message = format!("{} is over, or past {}: it asks nothing there", fence.run_id, ask.gate);
+        return Err(error(op, PortErrorKind::Conflict, message));
+    }
     let stored = tables.asks.entry(key).or_insert(new);
     if stored.asked.ask == *ask {
         stored.asked.begun = stored.asked.begun.take().or_else(|| write.begun.clone());

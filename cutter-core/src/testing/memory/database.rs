@@ -126,8 +126,10 @@ impl Reader for MemoryDatabase {
         self.0.call(PORT, "rows", |data| Ok(Some(snapshot::rows_of(&data.tables, run_id))))
     }
 
-    async fn statement(&self, run_id: &RunId) -> PortResult<Option<StoredStatement>> {
-        self.0.call(PORT, "statement", |data| Ok(data.tables.statements.get(run_id).cloned()))
+    async fn statements(&self, run_id: &RunId) -> PortResult<Vec<StoredStatement>> {
+        self.0.call(PORT, "statements", |data| {
+            Ok(data.tables.statements.get(run_id).cloned().unwrap_or_default())
+        })
     }
 
     async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>> {
@@ -367,10 +369,15 @@ impl Reviewer for MemoryDatabase {
 
 #[async_trait]
 impl Verifier for MemoryDatabase {
-    async fn sign_statement(&self, fence: &Fence, signature: &StatementSignature) -> PortResult<()> {
+    async fn sign_statement(
+        &self,
+        fence: &Fence,
+        statement: &Digest,
+        signature: &StatementSignature,
+    ) -> PortResult<()> {
         self.0.call(PORT, "sign_statement", |data| {
             assert_fence(&data.tables, fence, "sign_statement")?;
-            statement::sign(&mut data.tables, &fence.run_id, signature)
+            statement::sign(&mut data.tables, &fence.run_id, statement, signature)
         })
     }
 

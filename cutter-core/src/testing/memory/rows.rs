@@ -269,7 +269,7 @@ pub(super) struct Tables {
     pub(super) envelopes: BTreeMap<Uuid, EnvelopeRow>,
     pub(super) verify_results: BTreeMap<Uuid, VerifyRow>,
     pub(super) log: BTreeMap<Uuid, LogRow>,
-    pub(super) statements: BTreeMap<RunId, StoredStatement>,
+    pub(super) statements: BTreeMap<RunId, Vec<StoredStatement>>,
     pub(super) requests: BTreeMap<Uuid, CutRequest>,
     /// In order of insertion.
     pub(super) request_transitions: Vec<Transition>,

@@ -43,7 +43,7 @@ fn of_runs(tables: &Tables) -> [(&'static str, Value); 16] {
         ("manifest_envelope", rows(tables.envelopes.values())),
         ("verify_result", rows(tables.verify_results.values())),
         ("iu_lifecycle_log", rows(tables.log.values())),
-        ("run_statement", rows(tables.statements.values())),
+        ("run_statement", rows(tables.statements.values().flatten())),
     ]
 }
 

@@ -7,11 +7,12 @@ use serde_json::Value;
 
 use super::observe;
 use super::rows::{Lifecycle, Tables};
+use crate::base::digest::Digest;
 use crate::base::id::RunId;
 use crate::port::{PortError, PortErrorKind, PortResult};
 use crate::record::observed::Fence;
 use crate::record::signature::Duty;
-use crate::record::statement::subjects;
+use crate::record::statement::{digest, subjects};
 use crate::record::stored_statement::{StatementSignature, StoredStatement};
 
 fn error(op: &str, kind: PortErrorKind, message: alloc::string::String) -> PortError {
@@ -40,26 +41,37 @@ pub(super) fn store(
     if signature.duty != Duty::Executor || said.get("subject") != expected.as_ref() {
         return denied(format!("the statement of {run_id} is about another text or other units"));
     }
-    let new = StoredStatement { body: body.to_string(), signatures: alloc::vec![signature.clone()] };
-    let stored = tables.statements.entry(run_id.clone()).or_insert(new);
-    if stored.body == body {
-        return Ok(());
+    let stored = tables.statements.entry(run_id.clone()).or_default();
+    match stored.iter_mut().find(|stored| stored.body == body) {
+        Some(stored) => add(stored, signature),
+        None => stored
+            .push(StoredStatement { body: body.to_string(), signatures: alloc::vec![signature.clone()] }),
     }
-    Err(error(op, PortErrorKind::Conflict, format!("{run_id} has made another statement already")))
+    Ok(())
+}
+
+fn add(stored: &mut StoredStatement, signature: &StatementSignature) {
+    if !stored.signatures.contains(signature) {
+        stored.signatures.push(signature.clone());
+    }
 }
 
 /// Adds the verifier's signature; the fence was asserted.
-pub(super) fn sign(tables: &mut Tables, run_id: &RunId, signature: &StatementSignature) -> PortResult<()> {
-    let stored = tables.statements.get_mut(run_id).filter(|stored| {
-        let executor = stored.signatures.first();
-        executor.is_some_and(|e| e.public_key != signature.public_key) && signature.duty == Duty::Verifier
+pub(super) fn sign(
+    tables: &mut Tables,
+    run_id: &RunId,
+    statement: &Digest,
+    signature: &StatementSignature,
+) -> PortResult<()> {
+    let stored = tables.statements.get_mut(run_id).into_iter().flatten();
+    let stored = stored.filter(|stored| digest(&stored.body) == *statement).find(|stored| {
+        let mut executors = stored.signatures.iter().filter(|s| s.duty == Duty::Executor);
+        executors.any(|e| e.public_key != signature.public_key) && signature.duty == Duty::Verifier
     });
     let Some(stored) = stored else {
-        let message = format!("{run_id} has no statement that another key has signed");
+        let message = format!("{run_id} has no such statement that another key has signed");
         return Err(error("sign_statement", PortErrorKind::Denied, message));
     };
-    if stored.signatures.iter().all(|s| s.duty != Duty::Verifier) {
-        stored.signatures.push(signature.clone());
-    }
+    add(stored, signature);
     Ok(())
 }

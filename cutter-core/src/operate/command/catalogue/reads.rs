@@ -43,7 +43,7 @@ pub const READS: &[&str] = &[
     "Reader.rows_digest",
     "Reader.asks",
     "Reader.evidence",
-    "Reader.statement",
+    "Reader.statements",
     "RunStore.load",
     "RunStore.load_many",
     "RunStore.load_revision",

@@ -14,6 +14,15 @@ use crate::record::signature::Duty;
 use crate::record::statement::{PIN, differences, digest, signed_bytes};
 use crate::record::stored_statement::StoredStatement;
 
+/// No two statements of a run are signed by both duties. What one login stored beside the one that is counts
+/// for nothing.
+#[must_use]
+pub fn one_statement(found: &[StoredStatement]) -> Option<Check> {
+    let signed = found.iter().filter(|s| s.is_signed()).map(|s| digest(&s.body).to_hex());
+    let beside: Vec<String> = signed.skip(1).collect();
+    (found.len() > 1).then(|| Check::empty("verify.statement.only", &beside))
+}
+
 /// What a statement is compared with.
 pub struct StatementFacts<'a> {
     /// The stored one, if there is one.

@@ -96,6 +96,11 @@ pub(super) async fn an_answer_after_it_was_relied_on_is_late(db: &DatabaseUnderT
     let late =
         cut.is_some_and(|ask| ask.closed && ask.answers.iter().all(|a| a.late) && ask.refusal().is_none());
     holds("closed, and the refusal is late", late, &asks)?;
+    let mut again = chain.case.ask(CUT);
+    db.executor.open_ask(&chain.fence, &again).await?;
+    again.ask.occurrence = 2;
+    again.ask.required.insert(field::NONCE.into(), "another".into());
+    refused("an ask of a gate that was passed", REFUSED, db.executor.open_ask(&chain.fence, &again).await)?;
     chain.commit(EffectName::LegB).await.map(drop)
 }
 

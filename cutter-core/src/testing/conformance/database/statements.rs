@@ -1,6 +1,8 @@
-//! What a closed run says of itself: stored once, about what is in force, signed by two keys.
+//! What a closed run says of itself: about what is in force, signed by two keys; what else is stored stands
+//! beside it.
 
 use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 use serde_json::json;
 
@@ -9,10 +11,10 @@ use crate::base::digest::Digest;
 use crate::port::PortErrorKind;
 use crate::record::effect::EffectName;
 use crate::record::signature::Duty;
-use crate::record::statement::subjects;
+use crate::record::statement::{digest, subjects};
 use crate::record::stored_statement::StatementSignature;
 use crate::testing::conformance::fixture::{Case, Chain};
-use crate::testing::conformance::{Held, equal, holds, refused};
+use crate::testing::conformance::{Held, equal, refused};
 
 const DENIED: &[PortErrorKind] = &[PortErrorKind::Denied];
 
@@ -31,7 +33,7 @@ fn signature(duty: Duty, key: &str) -> StatementSignature {
     }
 }
 
-pub(super) async fn a_statement_is_made_once_about_what_is_in_force(db: &DatabaseUnderTest) -> Held {
+pub(super) async fn a_statement_is_about_what_is_in_force(db: &DatabaseUnderTest) -> Held {
     let chain = Chain::through(db, Case::new(1), EffectName::Sg2Review).await?;
     let run_id = chain.case.run_id();
     let rows = chain.case.rows_digest();
@@ -46,30 +48,39 @@ pub(super) async fn a_statement_is_made_once_about_what_is_in_force(db: &Databas
     let other = body(&chain.case, &Digest::of(b"other rows"), "one");
     refused("a statement about other units", DENIED, store(other).await)?;
     let verifier = signature(Duty::Verifier, "verifier");
-    let early = db.verifier.sign_statement(&chain.fence, &verifier).await;
+    let sha256 = digest(&said);
+    let early = db.verifier.sign_statement(&chain.fence, &sha256, &verifier).await;
     refused("a signature under no statement", DENIED, early)?;
     let mut stale = chain.fence.clone();
     stale.epoch -= 1;
     let late = db.executor.store_statement(&stale, &said, &signed).await;
     refused("a stale fence", &[PortErrorKind::Fenced], late)?;
-    equal("no statement", None, db.reader.statement(&run_id).await?.map(|s| s.body))?;
+    equal("no statement", 0, db.reader.statements(&run_id).await?.len())?;
     for _ in 0..2 {
         store(said.clone()).await?;
     }
-    refused("another statement", &[PortErrorKind::Conflict], store(body(&chain.case, &rows, "two")).await)?;
+    let beside = body(&chain.case, &rows, "two");
+    store(beside.clone()).await?;
     let same = signature(Duty::Verifier, "executor");
-    refused("the executor's key twice", DENIED, db.verifier.sign_statement(&chain.fence, &same).await)?;
-    let late = db.verifier.sign_statement(&stale, &verifier).await;
+    refused(
+        "the executor's key twice",
+        DENIED,
+        db.verifier.sign_statement(&chain.fence, &sha256, &same).await,
+    )?;
+    let late = db.verifier.sign_statement(&stale, &sha256, &verifier).await;
     refused("a stale fence", &[PortErrorKind::Fenced], late)?;
     for _ in 0..2 {
-        db.verifier.sign_statement(&chain.fence, &verifier).await?;
+        db.verifier.sign_statement(&chain.fence, &sha256, &verifier).await?;
     }
-    let Some(stored) = db.reader.statement(&run_id).await? else {
-        return holds("the statement", false, "absent".to_string());
-    };
-    equal("the body", said, stored.body)?;
-    let keys: alloc::vec::Vec<_> =
-        stored.signatures.iter().map(|s| (s.duty, s.public_key.clone(), s.signature.clone())).collect();
-    let of = |s: StatementSignature| (s.duty, s.public_key, s.signature);
-    equal("both signatures", alloc::vec![of(signed), of(verifier)], keys)
+    let another = signature(Duty::Verifier, "another");
+    db.verifier.sign_statement(&chain.fence, &sha256, &another).await?;
+    let none = db.verifier.sign_statement(&chain.fence, &Digest::of(b"none"), &verifier).await;
+    refused("a signature under a statement that is not there", DENIED, none)?;
+    let found = db.reader.statements(&run_id).await?;
+    let bodies: Vec<&str> = found.iter().map(|s| s.body.as_str()).collect();
+    equal("the bodies, oldest first", alloc::vec![said.as_str(), beside.as_str()], bodies)?;
+    let of = |s: &StatementSignature| (s.duty, s.public_key.clone(), s.signature.clone());
+    let signatures: Vec<Vec<_>> = found.iter().map(|s| s.signatures.iter().map(of).collect()).collect();
+    let expected = [alloc::vec![of(&signed), of(&verifier), of(&another)], alloc::vec![of(&signed)]];
+    equal("the signatures, executor's first", expected.to_vec(), signatures)
 }
