@@ -24,7 +24,7 @@ mod version;
 pub use phase::{FinalSections, PhaseReport, render_phase};
 pub(crate) use request::THIS;
 pub use request::{BackupLine, RequestReport, UnitLine, asks_of_document, render_request};
-pub use shown::{NotShown, shows};
+pub use shown::{NotShown, SINCE_THE_FIRST_GATE, shows};
 pub use stop::{StopReport, render_stop};
 pub use version::VersionDiff;
 

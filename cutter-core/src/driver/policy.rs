@@ -144,7 +144,7 @@ impl Run<'_> {
     }
 
     /// Whose answers the run rests on, by their keys.
-    fn consumed(&self) -> Vec<&str> {
+    pub(super) fn consumed(&self) -> Vec<&str> {
         self.sidecar.sovereign_approvals.iter().map(|a| a.fingerprint.as_str()).collect()
     }
 

@@ -29,7 +29,9 @@ use crate::record::policy::Chain;
 use crate::record::settings::RunSettings;
 use crate::record::sidecar::StopRecord;
 use crate::report::naming::{AuthorizationGate, DocumentName, utc_date};
-use crate::report::{BackupLine, RequestReport, UnitLine, VersionDiff, render_request, shows};
+use crate::report::{
+    BackupLine, RequestReport, SINCE_THE_FIRST_GATE, UnitLine, VersionDiff, render_request, shows,
+};
 use crate::text::compare::{Comparison, UnitFact};
 use crate::text::plan::CutPlan;
 
@@ -201,7 +203,11 @@ impl Run<'_> {
         let version_diff = self.version_diff().await?;
         let grants = self.ports.reader.grants().await.map_err(|e| self.halt(e))?;
         let again = again.map(|why| format!("asked once more: {why}"));
-        let changes = self.acknowledged().into_iter().chain(again).collect();
+        let mut changes = self.acknowledged();
+        let unsaid = self.since_the_first_gate(ask, chain).await?;
+        let unsaid = unsaid.into_iter().filter(|way| !changes.iter().any(|line| line.contains(way)));
+        let unsaid: Vec<String> = unsaid.map(|way| format!("{SINCE_THE_FIRST_GATE}{way}")).collect();
+        changes.extend(unsaid.into_iter().chain(again));
         self.plan().await?;
         let none = || Halt::stop(StopReason::Internal, "the text is not planned");
         let plan = self.plan.as_ref().ok_or_else(none)?;
@@ -247,6 +253,18 @@ impl Run<'_> {
         Ok(shows(&text, &report, true)
             .err()
             .map(|differs| format!("the request before was another one: {differs}")))
+    }
+
+    /// What moved since the head that the first gate's ask names, which is a row, whatever the record pins.
+    async fn since_the_first_gate(&self, ask: &Ask, chain: &Chain) -> Result<Vec<String>, Halt> {
+        if ask.gate != GateId::LifecycleAuthz.as_str() {
+            return Ok(Vec::new());
+        }
+        let asks = self.stored_asks().await?;
+        let mut first = asks.iter().rev().filter(|stored| stored.asked.ask.gate == GateId::CutAuthz.as_str());
+        let Some(head) = first.find_map(|stored| stored.asked.policy_head) else { return Ok(Vec::new()) };
+        let ways = chain.drift_since(&head.to_hex(), &self.consumed());
+        Ok(ways.unwrap_or_else(|foreign| alloc::vec![foreign.to_string()]))
     }
 
     /// What changed on the way here: who approves the request accepts it.

@@ -171,9 +171,16 @@ impl Told {
     }
 }
 
+/// What a line of the second request begins with that tells how the policy moved since the first one.
+pub const SINCE_THE_FIRST_GATE: &str = "changed since SG_cut_authz was asked: ";
+
 /// What the lines begin with that tell of what changed.
-const CHANGES: [&str; 3] =
-    ["changed before this request (stop ", "asked once more:", "what was asked before named no rows"];
+const CHANGES: [&str; 4] = [
+    "changed before this request (stop ",
+    SINCE_THE_FIRST_GATE,
+    "asked once more:",
+    "what was asked before named no rows",
+];
 
 fn header(key: &str) -> String {
     alloc::format!("\n> {key:<21}: ")

@@ -7,7 +7,7 @@ use cutter_core::record::approval::Ask;
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::effect::ReviewVerdict::{Approve, Defer, Reject};
 use cutter_core::record::policy::Change;
-use cutter_core::testing::memory::block_on;
+use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, block_on};
 use cutter_tests::attack::edited;
 use cutter_tests::refusal::{Gate, asked, stopped};
 use cutter_tests::{SOVEREIGN, Scenario};
@@ -178,15 +178,8 @@ fn a_pin_that_was_moved_along_passes_no_stolen_key() {
         since: s.world.now(),
         fingerprint: s.world.person(SOVEREIGN),
     }]);
-    let ports = s.ports();
-    let chain = block_on(policy_of(ports.reader.as_ref(), ports.signatures.as_ref())).unwrap();
-    let head = chain.head().unwrap().to_hex();
-    let record = String::from_utf8(s.world.sidecar(&run_id).unwrap().bytes).unwrap();
-    let record = edited(record.as_bytes(), |v| {
-        assert_eq!(v["drift_pins"]["policy"], pinned.as_str());
-        v["drift_pins"]["policy"] = head.as_str().into();
-    });
-    assert!(s.world.corrupt_sidecar(&run_id, &record));
+    assert_eq!(s.stored(&run_id).drift_pins.0["policy"], pinned);
+    move_pin(&s, &run_id);
     file(&s, &ask, BOB, Approve);
     assert_eq!(stopped(&s.resumed(&run_id)).code, "STOP_DRIFT_policy");
     let again = asked(&s.resumed(&run_id));
@@ -195,4 +188,49 @@ fn a_pin_that_was_moved_along_passes_no_stolen_key() {
     assert!(request.contains("changed before this request (stop 1): "), "{request}");
     file(&s, &again, BOB, Approve);
     assert_eq!(s.resumed(&run_id).outcome, Outcome::Completed);
+}
+
+/// The record pins the head of now, as if the policy had not moved.
+fn move_pin(s: &Scenario, run_id: &RunId) {
+    let ports = s.ports();
+    let chain = block_on(policy_of(ports.reader.as_ref(), ports.signatures.as_ref())).unwrap();
+    let head = chain.head().unwrap().to_hex();
+    let record = String::from_utf8(s.world.sidecar(run_id).unwrap().bytes).unwrap();
+    let record = edited(record.as_bytes(), |v| v["drift_pins"]["policy"] = head.as_str().into());
+    assert!(s.world.corrupt_sidecar(run_id, &record));
+}
+
+/// Nor between the gates, where nothing is asked: the second request tells of it.
+#[test]
+fn the_second_request_tells_of_a_key_that_was_stolen_between_the_gates() {
+    let (mut n, mut told) = (0, 0);
+    loop {
+        n += 1;
+        let (s, run_id, ask) = parked(7_000, Gate::Cut);
+        file(&s, &ask, SOVEREIGN, Approve);
+        let (_, ports) = s.process(FaultPlan::one(Fault::at(n, FaultKind::DieBefore)));
+        let is_done = s.resume(&ports, &run_id).is_ok();
+        if is_done {
+            break;
+        }
+        let asks = s.stored(&run_id).ask.is_some_and(|ask| ask.gate == GateId::LifecycleAuthz.as_str());
+        if !is_past(&s, &run_id, Gate::Cut) || asks {
+            continue;
+        }
+        s.world.advance(120_000);
+        s.change_policy(vec![Change::KeyCompromised {
+            since: s.world.now(),
+            fingerprint: s.world.person(SOVEREIGN),
+        }]);
+        move_pin(&s, &run_id);
+        let ask = asked(&s.resumed(&run_id));
+        assert_eq!(ask.gate, GateId::LifecycleAuthz.as_str());
+        let request = String::from_utf8(s.world.document(&ask.request_path).unwrap().bytes).unwrap();
+        let says = "changed since SG_cut_authz was asked: policy event ";
+        assert!(request.contains(says) && request.contains("is compromised since"), "call {n}: {request}");
+        file(&s, &ask, BOB, Approve);
+        assert_eq!(s.resumed(&run_id).outcome, Outcome::Completed);
+        told += 1;
+    }
+    assert!(told > 10, "{told} of {n}");
 }
