@@ -3,7 +3,7 @@
 
 use cutter_core::driver::DriveError;
 use cutter_core::machine::stop::StopReason;
-use cutter_core::port::{PortError, PortErrorKind};
+use cutter_core::port::{Port, PortError, PortErrorKind};
 use cutter_core::record::check::GateReport;
 use serde::Serialize;
 
@@ -141,25 +141,25 @@ impl From<PortError> for Failure {
     fn from(error: PortError) -> Self {
         let what = error.to_string();
         match (error.kind, error.port) {
-            (PortErrorKind::Busy, "run_store") => Self::new(Exit::BUSY, "STOP_RUN_BUSY", what),
+            (PortErrorKind::Busy, Port::RunStore) => Self::new(Exit::BUSY, "STOP_RUN_BUSY", what),
             (PortErrorKind::Full, _) => Self::stopped("STOP_DISK_FULL", what).next("cutter doctor"),
-            (PortErrorKind::NotFound, "policy") => Self::usage(what).next(match error.op.as_str() {
-                "approvers" => "cutter approver add NAME --public-key FILE",
-                _ => "cutter approver import",
-            }),
-            (PortErrorKind::Corrupt, "policy") => Self::new(Exit::EVIDENCE, "STOP_STATE_CORRUPT", what)
+            (PortErrorKind::NotFound, Port::Policy) => Self::usage(what).next("cutter approver import"),
+            (PortErrorKind::Denied, Port::Policy) => {
+                Self::usage(what).next("cutter approver add NAME --public-key FILE")
+            }
+            (PortErrorKind::Corrupt, Port::Policy) => Self::new(Exit::EVIDENCE, "STOP_STATE_CORRUPT", what)
                 .next("cutter approver import --found-anew"),
             (PortErrorKind::Corrupt, _) => Self::new(Exit::EVIDENCE, "STOP_STATE_CORRUPT", what),
-            (PortErrorKind::Conflict, _) => Self::new(Exit::FAILED, "conflict", what),
+            (PortErrorKind::Conflict | PortErrorKind::Waits, _) => Self::new(Exit::FAILED, "conflict", what),
             (PortErrorKind::NotFound, _) => Self::usage(what),
-            (PortErrorKind::Invalid, "database") => {
+            (PortErrorKind::Invalid, Port::Database) => {
                 Self::stopped("STOP_SCHEMA_MISMATCH", what).next("cutter db status")
             }
             (PortErrorKind::Invalid, _) => Self::usage(what),
-            (_, "database" | "backup_source") => {
+            (_, Port::Database | Port::BackupSource) => {
                 Self::stopped("STOP_DATABASE_UNAVAILABLE", what).next("cutter doctor")
             }
-            (_, "knowledge_base") => Self::stopped("STOP_KB_UPLOAD", what).next("cutter doctor"),
+            (_, Port::KnowledgeBase) => Self::stopped("STOP_KB_UPLOAD", what).next("cutter doctor"),
             _ => Self::stopped("unavailable", what).next("cutter doctor"),
         }
     }
@@ -215,13 +215,13 @@ mod tests {
     fn every_port_failure_has_an_exit_code_of_the_table_and_says_where() {
         use PortErrorKind as K;
         for kind in [K::Unavailable, K::Denied, K::Conflict, K::Corrupt, K::Busy, K::Full, K::Deadline] {
-            for port in ["database", "knowledge_base", "run_store", "backup_target"] {
+            for port in [Port::Database, Port::KnowledgeBase, Port::RunStore, Port::BackupTarget] {
                 let failure = Failure::from(PortError::new(port, "op", kind, "text"));
                 assert!([2, 3, 4, 6, 75].contains(&failure.exit.code()), "{port} {kind}: {failure:?}");
-                assert!(failure.what.contains(port), "{failure:?}");
+                assert!(failure.what.contains(&port.to_string()), "{failure:?}");
             }
         }
-        let busy = Failure::from(PortError::new("run_store", "lock", K::Busy, "held"));
+        let busy = Failure::from(PortError::new(Port::RunStore, "lock", K::Busy, "held"));
         assert_eq!(busy.exit, Exit::BUSY);
     }
 

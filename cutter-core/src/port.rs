@@ -19,6 +19,51 @@ pub mod run_store;
 pub mod signer;
 pub mod work_queue;
 
+/// Which port an error comes from, and a test's fault goes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Port {
+    /// [`database`], and what stands in the same one: [`backlog`], [`cut_request`].
+    Database,
+    /// [`run_store`].
+    RunStore,
+    /// [`knowledge_base`].
+    KnowledgeBase,
+    /// [`backup::BackupSource`].
+    BackupSource,
+    /// [`backup::BackupTarget`].
+    BackupTarget,
+    /// [`signer::DutySigner`].
+    Signer,
+    /// [`signer::SignatureVerifier`].
+    Signatures,
+    /// [`policy`]: the chain of the policy's events, as the database holds it.
+    Policy,
+    /// [`work_queue`].
+    WorkQueue,
+    /// [`command_ledger`].
+    CommandLedger,
+    /// An embedder's own, by its name.
+    Of(&'static str),
+}
+
+impl fmt::Display for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Database => "database",
+            Self::RunStore => "run_store",
+            Self::KnowledgeBase => "knowledge_base",
+            Self::BackupSource => "backup_source",
+            Self::BackupTarget => "backup_target",
+            Self::Signer => "signer",
+            Self::Signatures => "signatures",
+            Self::Policy => "policy",
+            Self::WorkQueue => "work_queue",
+            Self::CommandLedger => "command_ledger",
+            Self::Of(name) => name,
+        })
+    }
+}
+
 /// What kind of failure a port met: it decides who must act.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PortErrorKind {
@@ -28,6 +73,8 @@ pub enum PortErrorKind {
     Denied,
     /// The same key with another payload, or somebody else's value stands there.
     Conflict,
+    /// Something else must come first, which the message names: whoever does that lets this go on.
+    Waits,
     /// Stored bytes do not read back as what was written.
     Corrupt,
     /// The write may or may not have happened: ask for the identifier, never guess.
@@ -60,8 +107,8 @@ impl PortErrorKind {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{port}.{op}: {message} ({kind})")]
 pub struct PortError {
-    /// Which port, say `database`.
-    pub port: &'static str,
+    /// Which port.
+    pub port: Port,
     /// Which operation, say `begin leg_a`.
     pub op: String,
     /// Who must act.
@@ -72,12 +119,7 @@ pub struct PortError {
 
 impl PortError {
     /// Builds an error.
-    pub fn new(
-        port: &'static str,
-        op: impl Into<String>,
-        kind: PortErrorKind,
-        message: impl Into<String>,
-    ) -> Self {
+    pub fn new(port: Port, op: impl Into<String>, kind: PortErrorKind, message: impl Into<String>) -> Self {
         Self { port, op: op.into(), kind, message: message.into() }
     }
 }
@@ -88,6 +130,7 @@ impl fmt::Display for PortErrorKind {
             Self::Unavailable => "unavailable",
             Self::Denied => "denied",
             Self::Conflict => "conflict",
+            Self::Waits => "waits",
             Self::Corrupt => "corrupt",
             Self::OutcomeUnknown => "outcome unknown",
             Self::Fenced => "fenced",

@@ -14,7 +14,7 @@ use cutter_core::port::backup::{BackupSink, BackupTarget};
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
 use cutter_core::port::run_store::{Claim, LockHolder, RunLock, RunStore, StopRequest, StoredRevision};
 use cutter_core::port::signer::SignatureVerifier;
-use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::port::{Port, PortError, PortErrorKind, PortResult};
 use cutter_core::record::backup::{BackupBlob, TargetFacts};
 use cutter_core::record::signature::SignatureFacts;
 use jiff::Timestamp;
@@ -27,11 +27,11 @@ use crate::folder::{Append, Creation, FolderKb};
 use crate::openpgp::{PublicKey, Verdict, verify_clearsigned};
 use crate::run_store::{FileRunStore, Holder, LockOutcome, Put};
 
-const KB: &str = "knowledge_base";
-const RUNS: &str = "run_store";
-const BACKUP: &str = "backup_target";
+const KB: Port = Port::KnowledgeBase;
+const RUNS: Port = Port::RunStore;
+const BACKUP: Port = Port::BackupTarget;
 
-fn port(port: &'static str, op: &'static str) -> impl Fn(FileError) -> PortError {
+fn port(port: Port, op: &'static str) -> impl Fn(FileError) -> PortError {
     // the port's error shows the kind itself
     move |e| PortError::new(port, op, e.kind, format!("{} {}: {}", e.op, e.path.display(), e.detail))
 }

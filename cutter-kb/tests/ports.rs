@@ -4,11 +4,11 @@
 use cutter_core::base::cas::CasOutcome;
 use cutter_core::base::digest::Digest;
 use cutter_core::base::id::{RunId, mint_v7};
-use cutter_core::port::PortErrorKind;
 use cutter_core::port::backup::BackupTarget;
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, KnowledgeBase};
 use cutter_core::port::run_store::{Claim, LockHolder, RunStore, StopRequest};
 use cutter_core::port::signer::SignatureVerifier;
+use cutter_core::port::{Port, PortErrorKind};
 use cutter_core::record::signature::SignatureFacts;
 use cutter_kb::backup_target::FolderBackupTarget;
 use cutter_kb::folder::FolderKb;
@@ -37,7 +37,7 @@ fn knowledge_base() {
         assert_eq!(kb.list("laws/").await.unwrap(), ["laws/a/1.md", "laws/ab/2.md"]);
         assert_eq!(kb.read("laws/a/1.md").await.unwrap().unwrap().revision, 1);
         let error = kb.read("../x").await.unwrap_err();
-        assert_eq!((error.port, error.kind), ("knowledge_base", PortErrorKind::Invalid));
+        assert_eq!((error.port, error.kind), (Port::KnowledgeBase, PortErrorKind::Invalid));
         let line = "- `r` · `done`";
         assert_eq!(kb.append_index("i.md", "r", line).await.unwrap(), AppendOutcome::Appended);
         assert_eq!(kb.append_index("i.md", "r", line).await.unwrap(), AppendOutcome::AlreadyThere);

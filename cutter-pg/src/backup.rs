@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use cutter_core::port::backup::{BackupSource, BackupStream};
-use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::port::{Port, PortError, PortErrorKind, PortResult};
 use cutter_core::record::backup::{BackupRequest, BackupScope};
 
 pub(crate) use self::document::{base_state, copy_failed, document_row, hash_section};
@@ -38,7 +38,7 @@ use crate::dsn::Dsn;
 use crate::error::PgError;
 
 /// The port's name in errors.
-const PORT: &str = "backup source";
+const PORT: Port = Port::BackupSource;
 
 /// How long a reader may take for one chunk, if nobody says otherwise.
 const STALL_LIMIT: Duration = Duration::from_secs(120);

@@ -17,11 +17,12 @@
 //! durable: [`PgError::commit_outcome`] makes it [`PortErrorKind::OutcomeUnknown`], and the
 //! identifier in the intent must be looked up.
 
-use cutter_core::port::{PortError, PortErrorKind};
+use cutter_core::machine::backlog::BacklogGuard;
+use cutter_core::port::{Port, PortError, PortErrorKind};
 use postgres::error::{DbError, ErrorPosition};
 
 /// The name of the port in every error of this crate.
-pub const PORT: &str = "database";
+pub const PORT: Port = Port::Database;
 
 /// SQLSTATE that `fn_run_fence_assert` raises.
 pub const FENCED: &str = "CUF01";
@@ -81,6 +82,9 @@ impl PgError {
     #[must_use]
     pub fn kind(&self) -> PortErrorKind {
         match self {
+            Self::Database { message, .. } if message.starts_with(BacklogGuard::CutDeps.as_str()) => {
+                PortErrorKind::Waits
+            }
             Self::Database { sqlstate, .. } => kind_of_sqlstate(sqlstate),
             Self::Connection(_) => PortErrorKind::Unavailable,
             Self::Deadline { .. } => PortErrorKind::Deadline,

@@ -21,7 +21,7 @@ use cutter_core::machine::work_item::WorkItemState;
 use cutter_core::port::work_queue::{
     Answer, Enqueued, ItemQuery, QueueStatistics, Retained, TakenOver, Wake, WorkQueue,
 };
-use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::port::{Port, PortError, PortErrorKind, PortResult};
 use cutter_core::record::queue::{
     Attempt, Change, Failure, ItemId, Judgement, NewItem, Operation, Token, WorkItem, judge, unknown,
 };
@@ -37,7 +37,7 @@ use crate::dsn::Dsn;
 use crate::error::PgError;
 use crate::row::{bigint, get};
 
-const PORT: &str = "work_queue";
+const PORT: Port = Port::WorkQueue;
 /// How often a lost race (deadlock, lock timeout) is tried again.
 const TRIES: u32 = 4;
 /// How often an item that moves on meanwhile is followed.

@@ -34,7 +34,7 @@ use cutter_core::base::id::RunId;
 use cutter_core::port::run_store::{
     Beginning, Begun, Claim, LockHolder, RunLock, RunStore, StopRequest, StoredRevision,
 };
-use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::port::{Port, PortError, PortErrorKind, PortResult};
 use postgres::Row;
 
 use self::answers::{PutClaim, Taken, asking, cas, holder_of, newest, revision_of, saved};
@@ -230,7 +230,7 @@ fn error(op: &str, kind: PortErrorKind, message: impl Into<String>) -> PortError
         K::Unavailable | K::OutcomeUnknown | K::Denied | K::Full => {
             PortError::new(PORT, format!("run_store {op}"), kind, message)
         }
-        _ => PortError::new("run_store", op, kind, message),
+        _ => PortError::new(Port::RunStore, op, kind, message),
     }
 }
 

@@ -17,7 +17,7 @@ use cutter_core::operate::command::{
 };
 use cutter_core::port::command_ledger::{Claim, CommandLedger, Lease};
 use cutter_core::port::environment::Clock;
-use cutter_core::port::{PortErrorKind, PortResult};
+use cutter_core::port::{Port, PortErrorKind, PortResult};
 use cutter_core::record::command::{Command, CommandKind, FailureCode, Outcome, Receipt, Settlement};
 use cutter_pg::PgLedger;
 use cutter_pg::login::Login;
@@ -383,7 +383,7 @@ fn an_adapter_that_cannot_tell_leaves_the_command_open_and_is_not_called() {
         async fn perform(&self, command: &Command, lease: &Lease) -> PortResult<Receipt> {
             self.0.perform(command, lease).await?;
             let lost = PortErrorKind::OutcomeUnknown;
-            Err(cutter_core::port::PortError::new("provider", "create", lost, "no answer"))
+            Err(cutter_core::port::PortError::new(Port::Of("provider"), "create", lost, "no answer"))
         }
         async fn inquire(&self, _: &Command, _: &Lease) -> PortResult<Inquiry> {
             Ok(Inquiry::Unknown("it keeps no keys".into()))

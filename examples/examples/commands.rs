@@ -2,6 +2,7 @@
 //! conflict, a crash between effect and record that is resolved by asking, refusals by state
 //! machines, and reads that are no commands.
 
+use cutter_core::port::Port;
 use std::sync::Arc;
 
 use cutter_core::base::limits::COMMAND_LEASE_MS;
@@ -43,7 +44,7 @@ pub fn main() -> Result<()> {
     assert_eq!(provider.calls().len(), 1);
 
     // the process dies when the order is placed and not yet recorded
-    let dying = FaultPlan::one(Fault::on("command_ledger", "settle", FaultKind::DieBefore));
+    let dying = FaultPlan::one(Fault::on(Port::CommandLedger, "settle", FaultKind::DieBefore));
     let commands = boundary(&world.process_with(dying), &adapter)?;
     let order = PlaceOrder { deployment_id: "d-1".into(), symbol: "XYZ".into(), quantity: 3 };
     let command = order.command("alpha/order/1")?;

@@ -9,7 +9,7 @@ use cutter_core::base::limits::COMMAND_LEASE_MS;
 use cutter_core::machine::retry::RetryPolicy;
 use cutter_core::operate::command::{Boundary, CommandError, Executed, How, RiskGate};
 use cutter_core::port::command_ledger::CommandLedger;
-use cutter_core::port::{PortErrorKind, PortResult};
+use cutter_core::port::{Port, PortErrorKind, PortResult};
 use cutter_core::record::command::{Command, FailureCode, Outcome};
 use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, Process, World, block_on};
 use cutter_examples::commands::machine::{DEPLOYMENT, DeploymentState, ORDER, OrderState};
@@ -156,7 +156,7 @@ fn a_crash_at_any_call_of_the_ledger_makes_one_effect() {
 fn a_crash_between_effect_and_record_is_resolved_by_asking() {
     let stage = Stage::new();
     let command = create().command("k").unwrap();
-    let plan = FaultPlan::one(Fault::on("command_ledger", "settle", FaultKind::DieBefore));
+    let plan = FaultPlan::one(Fault::on(Port::CommandLedger, "settle", FaultKind::DieBefore));
     let process = stage.world.process_with(plan);
     let lost = block_on(stage.boundary(&process).execute(&command, &worker(1))).unwrap_err();
     assert!(matches!(lost, CommandError::Unrecorded { epoch: 1, .. }), "{lost}");

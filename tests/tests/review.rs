@@ -10,7 +10,7 @@ use cutter_core::driver::{Driven, Outcome, Ports};
 use cutter_core::machine::run::GateId;
 use cutter_core::operate::inspect::recover::unknown_to;
 use cutter_core::operate::review::{Outcome as Became, Review, ReviewPorts, Reviewed};
-use cutter_core::port::PortErrorKind;
+use cutter_core::port::{Port, PortErrorKind};
 use cutter_core::record::approval::{Ask, field};
 use cutter_core::record::ask::{AnswerWrite, DecisionWrite};
 use cutter_core::record::effect::ReviewVerdict;
@@ -285,7 +285,7 @@ fn the_database_that_goes_away_ends_a_pass_and_the_next_one_goes_on() {
     let (_, ask) = parked(&s, Gate::Cut);
     s.sign(&ask, Approve);
     let gone = FaultKind::Fail { kind: PortErrorKind::Unavailable, times: 1 };
-    let away = |op: &str| FaultPlan::one(Fault::on("database", op, gone));
+    let away = |op: &str| FaultPlan::one(Fault::on(Port::Database, op, gone));
     let mut review = Review::new("rita".into());
     for op in ["now", "open_asks", "asks", "policy", "source_text", "record_answers", "record_decision"] {
         let error = block_on(review.pass(&reviewing(&s, away(op)))).unwrap_err();

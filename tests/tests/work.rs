@@ -23,7 +23,7 @@ use cutter_core::operate::fleet::{
 };
 use cutter_core::port::cut_request::CutRequests;
 use cutter_core::port::work_queue::{Answer, WorkQueue, admit};
-use cutter_core::port::{PortError, PortErrorKind};
+use cutter_core::port::{Port, PortError, PortErrorKind};
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::queue::{FailureKind, ItemId, WorkItem};
 use cutter_core::record::sidecar::Mode;
@@ -370,13 +370,13 @@ fn a_retry_over_a_record_that_does_not_read_is_denied() {
 fn trouble_of_the_surroundings_is_tried_again_and_a_wrong_request_is_not() {
     use PortErrorKind as K;
     for kind in [K::Unavailable, K::OutcomeUnknown, K::Busy, K::Deadline, K::Full, K::Fenced] {
-        let error = DriveError::Port(PortError::new("database", "begin", kind, "x"));
+        let error = DriveError::Port(PortError::new(Port::Database, "begin", kind, "x"));
         let Disposition::Fail(failure) = disposition(&Err(error.into())) else { panic!("{kind}") };
         assert_eq!(failure.kind, FailureKind::Transient, "{kind}");
         assert!(failure.code.starts_with("database_"), "{}", failure.code);
     }
     for kind in [K::Denied, K::Conflict, K::Corrupt, K::NotFound, K::Invalid] {
-        let error = DriveError::Port(PortError::new("run_store", "load", kind, "x"));
+        let error = DriveError::Port(PortError::new(Port::RunStore, "load", kind, "x"));
         let Disposition::Fail(failure) = disposition(&Err(error.into())) else { panic!("{kind}") };
         assert_eq!(failure.kind, FailureKind::Permanent, "{kind}");
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use cutter_core::port::signer::Signer;
-use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::port::{Port, PortError, PortErrorKind, PortResult};
 use cutter_core::record::signature::{Duty, SignedText};
 use cutter_kb::openpgp::{KeyPair, PublicKey};
 use cutter_kb::ports::KeyRing;
@@ -191,7 +191,7 @@ impl KeySigner {
 }
 
 fn signer_error(op: &str, message: impl Into<String>) -> PortError {
-    PortError::new("signer", op, PortErrorKind::Denied, message)
+    PortError::new(Port::Signer, op, PortErrorKind::Denied, message)
 }
 
 #[async_trait]

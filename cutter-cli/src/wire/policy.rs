@@ -8,7 +8,7 @@ use cutter_core::driver::policy_of;
 use cutter_core::port::database::Reader as _;
 use cutter_core::port::policy::PolicyStore as _;
 use cutter_core::port::signer::SignatureVerifier as _;
-use cutter_core::port::{PortError, PortErrorKind};
+use cutter_core::port::{Port, PortError, PortErrorKind};
 use cutter_core::record::approval::SignaturePolicy;
 use cutter_core::record::policy::{
     Broken, Chain, Change, Event, NewEvent, OPENPGP, PolicyRecord, PublicKeyRef, StoredEvent,
@@ -198,7 +198,7 @@ fn check(record: &PolicyRecord) -> Result<Chain, Failure> {
 }
 
 fn corrupt(broken: &Broken) -> Failure {
-    PortError::new("policy", "check", PortErrorKind::Corrupt, broken.to_string()).into()
+    PortError::new(Port::Policy, "check", PortErrorKind::Corrupt, broken.to_string()).into()
 }
 
 /// Walks the chain; the inner error says where it does not hold.

@@ -7,7 +7,7 @@ use cutter_core::operate::review::ReviewPorts;
 use cutter_core::port::cut_request::CutRequests;
 use cutter_core::port::knowledge_base::KnowledgeBase;
 use cutter_core::port::run_store::RunStore;
-use cutter_core::port::{PortError, PortResult};
+use cutter_core::port::{Port, PortError, PortResult};
 use cutter_kb::openpgp::Recipient;
 use cutter_kb::run_store::FileRunStore;
 use cutter_pg::backup::PgBackupSource;
@@ -30,8 +30,13 @@ impl From<ClusterError> for Failure {
 
 /// A store's failure.
 pub(crate) fn file_failure(error: cutter_kb::file_error::FileError) -> Failure {
-    PortError::new("run_store", error.op, error.kind, format!("{}: {}", error.path.display(), error.detail))
-        .into()
+    PortError::new(
+        Port::RunStore,
+        error.op,
+        error.kind,
+        format!("{}: {}", error.path.display(), error.detail),
+    )
+    .into()
 }
 
 /// What needs neither database nor keys: the knowledge base and the runs.

@@ -20,7 +20,7 @@ use crate::base::id::RunId;
 use crate::machine::run::{Phase, RunState, Stage};
 use crate::machine::stop::Slug;
 use crate::port::run_store::{Beginning, Claim, StoredRevision};
-use crate::port::{PortError, PortErrorKind};
+use crate::port::{Port, PortError, PortErrorKind};
 use crate::record::effect::{EffectKey, EffectName, Verdict, fact};
 use crate::record::intent::Intent;
 use crate::record::observed::{Lifecycle, UnitQuery, UnitScope};
@@ -73,9 +73,7 @@ fn was_begun_meanwhile(error: &DriveError, run_id: &RunId) -> bool {
         DriveError::ReplayConflict { run_id: holder, state, .. } => {
             holder == run_id && !state.starts_with(Stage::CloseoutReported.as_str())
         }
-        DriveError::Port(error) => {
-            error.port == "run_store" && error.op == "create" && error.kind == PortErrorKind::Conflict
-        }
+        DriveError::Port(error) => error.port == Port::RunStore && error.kind == PortErrorKind::Conflict,
         _ => false,
     }
 }
@@ -115,7 +113,7 @@ pub(super) async fn begin_run<'p>(
             let first = first.ok_or_else(|| {
                 let message =
                     "nobody may approve by the database's policy, so no run would pass its first gate";
-                PortError::new("policy", "approvers", PortErrorKind::NotFound, message)
+                PortError::new(Port::Policy, "approvers", PortErrorKind::Denied, message)
             })?;
             if request.settings.lifecycle_actor.is_empty() {
                 request.settings.lifecycle_actor = first;
@@ -339,7 +337,7 @@ async fn create<'p>(
             Ok((Run::new(ports, caller, sidecar, 1, lock), has_document))
         }
         _ => Err(DriveError::Port(PortError::new(
-            "run_store",
+            Port::RunStore,
             "create",
             PortErrorKind::Conflict,
             format!("run {run_id} exists already with another first revision"),

@@ -16,7 +16,7 @@ use crate::machine::run::GateId;
 use crate::machine::stop::StopReason;
 use crate::port::database::Reader;
 use crate::port::signer::SignatureVerifier;
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::approval::{ApprovalPolicy, Ask, field};
 use crate::record::observed::Survey;
 use crate::record::policy::{Chain, Event};
@@ -40,7 +40,7 @@ pub async fn policy_of(reader: &dyn Reader, signatures: &dyn SignatureVerifier) 
         });
     }
     let broken = |why: crate::record::policy::Broken| {
-        PortError::new("policy", "check", PortErrorKind::Corrupt, why.to_string())
+        PortError::new(Port::Policy, "check", PortErrorKind::Corrupt, why.to_string())
     };
     Chain::check(&record, &facts).map_err(broken)
 }
@@ -53,7 +53,7 @@ pub async fn founded_policy(reader: &dyn Reader, signatures: &dyn SignatureVerif
     let chain = policy_of(reader, signatures).await?;
     if chain.is_empty() {
         let message = "this database holds no policy yet: nobody may approve anything";
-        return Err(PortError::new("policy", "read", PortErrorKind::NotFound, message));
+        return Err(PortError::new(Port::Policy, "read", PortErrorKind::NotFound, message));
     }
     Ok(chain)
 }
@@ -126,7 +126,7 @@ impl Run<'_> {
     pub(super) async fn chain(&self) -> Result<Chain, Halt> {
         let Ports { reader, signatures, .. } = self.ports;
         founded_policy(reader.as_ref(), signatures.as_ref()).await.map_err(|error| match error.port {
-            "policy" => Halt::Abort(Box::new(DriveError::Port(error))),
+            Port::Policy => Halt::Abort(Box::new(DriveError::Port(error))),
             _ => self.halt(error),
         })
     }

@@ -18,7 +18,7 @@ use crate::base::id::RunId;
 use crate::gate::drift::Difference;
 use crate::machine::run::{Phase, RunState, Stage, Trigger};
 use crate::machine::stop::{StopClass, StopReason};
-use crate::port::{PortError, PortErrorKind};
+use crate::port::{Port, PortError, PortErrorKind};
 use crate::record::effect::EffectName;
 use crate::record::sidecar::{PhaseResult, Sidecar};
 
@@ -142,11 +142,13 @@ impl Run<'_> {
                 let text = format!("{}: {}", stop.reason.code(), stop.detail.join("; "));
                 let port = |port, op, kind| DriveError::Port(PortError::new(port, op, kind, text.clone()));
                 match stop.reason {
-                    StopReason::DiskFull => port("run_store", "publish", PortErrorKind::Full),
-                    StopReason::KbUpload => port("knowledge_base", "call", PortErrorKind::Unavailable),
-                    StopReason::DatabaseUnavailable => port("database", "call", PortErrorKind::Unavailable),
+                    StopReason::DiskFull => port(Port::RunStore, "publish", PortErrorKind::Full),
+                    StopReason::KbUpload => port(Port::KnowledgeBase, "call", PortErrorKind::Unavailable),
+                    StopReason::DatabaseUnavailable => {
+                        port(Port::Database, "call", PortErrorKind::Unavailable)
+                    }
                     StopReason::BackupUnavailable => {
-                        port("backup_target", "call", PortErrorKind::Unavailable)
+                        port(Port::BackupTarget, "call", PortErrorKind::Unavailable)
                     }
                     StopReason::Internal => DriveError::Internal(text),
                     _ => DriveError::NotNow(format!("run {run_id}: {text}")),

@@ -19,11 +19,11 @@ use crate::base::cas::CasOutcome;
 use crate::base::digest::Digest;
 use crate::base::limits::SIDECAR_MAX_BYTES;
 use crate::gate::drift::{self, Difference};
-use crate::machine::backlog::BacklogGuard;
+
 use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
 use crate::machine::stop::{Cap, Slug, StopReason};
 use crate::port::run_store::RunLock;
-use crate::port::{PortError, PortErrorKind};
+use crate::port::{Port, PortError, PortErrorKind};
 use crate::record::check::{Check, GateReport};
 use crate::record::intent::Intent;
 use crate::record::observed::{Fence, Survey, SurveyScope};
@@ -296,17 +296,15 @@ impl<'p> Run<'p> {
             }
             (K::Full, _) => StopReason::DiskFull,
             (K::Deadline, _) => StopReason::AndEscalate(self.running().map_or(Cap::Hard, Cap::Soft)),
-            // The guard names itself; whoever verifies that entry lets this run go on.
-            (K::Conflict, "database") if text.contains(BacklogGuard::CutDeps.as_str()) => {
-                StopReason::DependsOn
-            }
-            (K::Conflict, "database") => return Halt::Fail(Box::new(self.conflict(text))),
-            (K::Conflict, "knowledge_base") => StopReason::KbConflict,
-            (_, "knowledge_base") => StopReason::KbUpload,
-            (K::Unavailable | K::OutcomeUnknown | K::Busy | K::Denied, "database" | "backup_source") => {
-                StopReason::DatabaseUnavailable
-            }
-            (K::Unavailable, "backup_target") => StopReason::BackupUnavailable,
+            (K::Waits, Port::Database) => StopReason::DependsOn,
+            (K::Conflict, Port::Database) => return Halt::Fail(Box::new(self.conflict(text))),
+            (K::Conflict, Port::KnowledgeBase) => StopReason::KbConflict,
+            (_, Port::KnowledgeBase) => StopReason::KbUpload,
+            (
+                K::Unavailable | K::OutcomeUnknown | K::Busy | K::Denied,
+                Port::Database | Port::BackupSource,
+            ) => StopReason::DatabaseUnavailable,
+            (K::Unavailable, Port::BackupTarget) => StopReason::BackupUnavailable,
             _ => StopReason::Internal,
         };
         Halt::stop(reason, text)

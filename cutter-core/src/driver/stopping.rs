@@ -21,10 +21,10 @@ use crate::base::id::RunId;
 use crate::gate::{self, drift};
 use crate::machine::run::{GateId, RunState, Stage, Trigger};
 use crate::machine::stop::{Slug, StopClass, StopReason};
-use crate::port::PortErrorKind;
 use crate::port::environment::Progress;
 use crate::port::knowledge_base::CreateOutcome;
 use crate::port::run_store::StopRequest;
+use crate::port::{Port, PortErrorKind};
 use crate::record::approval::{Ask, field, observed_sha256};
 use crate::record::check::{Check, GateReport};
 use crate::record::effect::ReviewVerdict;
@@ -319,7 +319,7 @@ impl Run<'_> {
                 let message =
                     format!("{} ({}) could not be recorded: {error}", stop.code, stop.detail.join("; "));
                 DriveError::Port(crate::port::PortError::new(
-                    "run_store",
+                    Port::RunStore,
                     "publish",
                     if stop.code == "STOP_DISK_FULL" {
                         PortErrorKind::Full

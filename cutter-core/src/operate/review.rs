@@ -37,7 +37,7 @@ use crate::machine::run::GateId;
 use crate::port::database::{Reader, Reviewer};
 use crate::port::knowledge_base::{Document, KnowledgeBase};
 use crate::port::signer::SignatureVerifier;
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::approval::field;
 use crate::record::ask::{AnswerWrite, AskWrite, DecisionWrite, OpenAsk, RunBegun, StoredAsk};
 use crate::record::effect::ReviewVerdict;
@@ -287,7 +287,7 @@ impl Review {
         let asked = &stored.asked;
         let write = asked.decision(answer, first.approval.expires(), entry_id, open.change_set_id, moves);
         let invalid =
-            |why: String| PortError::new("database", "record_decision", PortErrorKind::Invalid, why);
+            |why: String| PortError::new(Port::Database, "record_decision", PortErrorKind::Invalid, why);
         let write = write.ok_or_else(|| invalid("the ask chose no ids for a decision".to_owned()))?;
         let decision = DecisionWrite {
             gate: open.gate.clone(),
@@ -320,7 +320,7 @@ fn key_of(ask: &OpenAsk) -> AskKey {
 
 /// Whether nothing can be looked at now, and not this one ask.
 fn is_away(error: &PortError) -> bool {
-    error.port == "policy" || matches!(error.kind, PortErrorKind::Unavailable | PortErrorKind::Deadline)
+    error.port == Port::Policy || matches!(error.kind, PortErrorKind::Unavailable | PortErrorKind::Deadline)
 }
 
 /// What an ask is judged by, if it is about what the stored text gives; the inner error says what is not.

@@ -13,6 +13,7 @@
 //! 5. Pages are by key: what comes after an id, in order of ids. A page costs what it holds,
 //!    however much is stored, but where said otherwise.
 
+use crate::port::Port;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -188,7 +189,7 @@ pub trait Backlog: Send + Sync {
 }
 
 /// The name of this port in errors.
-pub const PORT: &str = "database";
+pub const PORT: Port = Port::Database;
 
 /// Refuses a page or a batch that is out of range.
 ///

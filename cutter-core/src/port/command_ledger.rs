@@ -20,6 +20,7 @@
 //! [`PortErrorKind::Conflict`]: super::PortErrorKind::Conflict
 //! [`PortErrorKind::OutcomeUnknown`]: super::PortErrorKind::OutcomeUnknown
 
+use crate::port::Port;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -128,7 +129,7 @@ pub trait CommandLedger: Send + Sync {
 impl PayloadConflict {
     /// The conflict as the port's own kind of error, for callers below the boundary.
     #[must_use]
-    pub fn to_port(&self, port: &'static str, op: &str) -> super::PortError {
+    pub fn to_port(&self, port: Port, op: &str) -> super::PortError {
         super::PortError::new(port, op, super::PortErrorKind::Conflict, self.to_string())
     }
 }

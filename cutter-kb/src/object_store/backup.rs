@@ -20,7 +20,7 @@ use cutter_core::base::digest::{Digest, to_hex};
 use cutter_core::base::id::RunId;
 use cutter_core::port::backup::{BackupSink, BackupTarget};
 use cutter_core::port::knowledge_base::CreateOutcome;
-use cutter_core::port::{PortErrorKind, PortResult};
+use cutter_core::port::{Port, PortErrorKind, PortResult};
 use cutter_core::record::backup::{BackupBlob, TargetFacts};
 use tokio::sync::{mpsc, oneshot};
 
@@ -32,7 +32,7 @@ use super::upload::{self, Part, Uploaded};
 use crate::backup_target::{backup_name, epoch_of};
 use crate::openpgp::{EncryptWriter, Recipient};
 
-const BACKUP: &str = "backup_target";
+const BACKUP: Port = Port::BackupTarget;
 const CLAIMS: &str = ".claims";
 const PROBE: &str = ".probe/writable";
 /// Plaintext chunks on their way to the encryption.

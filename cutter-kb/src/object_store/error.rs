@@ -3,7 +3,7 @@
 use std::error::Error as StdError;
 use std::io;
 
-use cutter_core::port::{PortError, PortErrorKind};
+use cutter_core::port::{Port, PortError, PortErrorKind};
 
 /// What is known of a request that failed.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ impl Fault {
     }
 
     /// The port's error. `at` names the store and the key.
-    pub(super) fn of(self, port: &'static str, op: &'static str, at: &str) -> PortError {
+    pub(super) fn of(self, port: Port, op: &'static str, at: &str) -> PortError {
         let (kind, message) = match self {
             Self::NotFound => (PortErrorKind::NotFound, "it is not there".to_owned()),
             Self::Exists => (PortErrorKind::Conflict, "it is there already".to_owned()),

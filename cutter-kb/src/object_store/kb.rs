@@ -16,8 +16,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use cutter_core::base::cas::CasOutcome;
 use cutter_core::base::digest::Digest;
-use cutter_core::port::PortResult;
 use cutter_core::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
+use cutter_core::port::{Port, PortResult};
 
 use super::error::Fault;
 use super::index;
@@ -25,7 +25,7 @@ use super::place::{Place, check_path, hidden};
 use crate::atomic_file::check_name;
 use crate::folder::{MAX_DOCUMENT_BYTES, Stamp};
 
-const KB: &str = "knowledge_base";
+const KB: Port = Port::KnowledgeBase;
 const REVISIONS: &str = ".revisions";
 
 /// How often a creator asks again while another's request for the same key is under way.

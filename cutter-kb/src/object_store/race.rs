@@ -5,7 +5,7 @@
 //! to a single request, so it is asked with a race.
 
 use bytes::Bytes;
-use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::port::{Port, PortError, PortErrorKind, PortResult};
 
 use super::error::Fault;
 use super::place::Place;
@@ -38,10 +38,10 @@ impl RaceReport {
 /// # Errors
 /// As every write; `Invalid` if the store says that it cannot create conditionally.
 pub async fn create_race(place: &Place, creators: usize) -> PortResult<RaceReport> {
-    let failed = |fault: Fault| fault.of("knowledge_base", "create race", place.shown());
+    let failed = |fault: Fault| fault.of(Port::KnowledgeBase, "create race", place.shown());
     let mut random = [0u8; 8];
     getrandom::fill(&mut random).map_err(|e| {
-        PortError::new("knowledge_base", "create race", PortErrorKind::Unavailable, e.to_string())
+        PortError::new(Port::KnowledgeBase, "create race", PortErrorKind::Unavailable, e.to_string())
     })?;
     let path = format!("{PROBE}/{:016x}", u64::from_be_bytes(random));
     let report = race(place, &path, creators.max(2)).await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use cutter_core::operate::command::{CommandHandler, Inquiry};
 use cutter_core::port::command_ledger::Lease;
-use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::port::{Port, PortError, PortErrorKind, PortResult};
 use cutter_core::record::command::{Command, CommandKind, InvalidCommand, Receipt};
 use serde::de::DeserializeOwned;
 
@@ -23,14 +23,15 @@ fn kinds(spellings: [&str; 2]) -> Vec<CommandKind> {
 }
 
 fn payload<T: DeserializeOwned>(command: &Command) -> PortResult<T> {
-    let invalid = |text| PortError::new("handler", command.kind().as_str(), PortErrorKind::Invalid, text);
+    let invalid =
+        |text| PortError::new(Port::Of("handler"), command.kind().as_str(), PortErrorKind::Invalid, text);
     command.payload_as().map_err(invalid)
 }
 
 /// The effect happened; a receipt that cannot be kept is an answer that was lost.
 fn receipt(id: &str) -> PortResult<Receipt> {
     let lost = |e: InvalidCommand| {
-        PortError::new("handler", "receipt", PortErrorKind::OutcomeUnknown, e.to_string())
+        PortError::new(Port::Of("handler"), "receipt", PortErrorKind::OutcomeUnknown, e.to_string())
     };
     Receipt::new(&serde_json::json!({ "id": id })).map_err(lost)
 }

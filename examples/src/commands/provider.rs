@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::port::{Port, PortError, PortErrorKind, PortResult};
 
 use super::machine::{DEPLOYMENT, DeploymentState, DeploymentTrigger, ORDER, OrderState, OrderTrigger};
 use super::{CancelOrder, CreateDeployment, PlaceOrder, StopDeployment};
@@ -89,7 +89,7 @@ struct State {
 pub struct Provider(Mutex<State>);
 
 fn error(op: &str, kind: PortErrorKind, message: impl Into<String>) -> PortError {
-    PortError::new("provider", op, kind, message)
+    PortError::new(Port::Of("provider"), op, kind, message)
 }
 
 impl Provider {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use cutter_core::base::digest::to_hex;
 use cutter_core::port::environment::{Clock, IdSource};
 use cutter_core::port::signer::Signer;
-use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::port::{Port, PortError, PortErrorKind, PortResult};
 use cutter_core::record::signature::{Duty, SignedText};
 use cutter_kb::openpgp::{KeyKind, KeyPair, PublicKey};
 use ed25519_dalek::{Signer as _, SigningKey};
@@ -100,7 +100,7 @@ impl Signer for Keys {
 
     async fn sign_creation(&self, text: &str) -> PortResult<SignedText> {
         let document = self.operator.clearsign(text, SystemClock.now()).map_err(|error| {
-            PortError::new("signer", "sign_creation", PortErrorKind::Denied, error.to_string())
+            PortError::new(Port::Signer, "sign_creation", PortErrorKind::Denied, error.to_string())
         })?;
         Ok(SignedText { document, fingerprint: self.operator.fingerprint().to_string() })
     }

@@ -1,6 +1,7 @@
 //! Guards of the driver that stand behind others, each asked alone.
 
 use cutter_core::driver::Outcome;
+use cutter_core::port::Port;
 use cutter_core::record::effect::{EffectKey, EffectName, ReviewVerdict};
 use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan};
 use cutter_tests::refusal::{Gate, stopped};
@@ -13,7 +14,7 @@ fn an_enactment_that_a_restored_database_lacks_is_drift() {
         let s = Scenario::new(seed);
         let (run_id, ask) = s.parked(Gate::Lifecycle);
         s.sign(&ask, ReviewVerdict::Approve);
-        let plan = FaultPlan::one(Fault::on("knowledge_base", "append_index", FaultKind::DieBefore));
+        let plan = FaultPlan::one(Fault::on(Port::KnowledgeBase, "append_index", FaultKind::DieBefore));
         let _ = s.resume(&s.process(plan).1, &run_id);
         assert_eq!(s.stored(&run_id).state, "lifecycle_enacted");
         assert!(s.world.drop_effect(&EffectKey { run_id: run_id.clone(), effect, occurrence: 1 }));
@@ -62,7 +63,7 @@ fn a_run_that_stops_before_its_first_document_chooses_a_free_folder() {
         if taken {
             s.world.file(&format!("{folder}/01-source-pin-2026-01-01.md"), b"another's\n");
         }
-        let plan = FaultPlan::one(Fault::on("knowledge_base", "create", FaultKind::DieBefore));
+        let plan = FaultPlan::one(Fault::on(Port::KnowledgeBase, "create", FaultKind::DieBefore));
         let _ = s.cut(&s.process(plan).1);
         let run_id = s.world.runs()[0].clone();
         assert_eq!(s.stored(&run_id).kb_folder, None, "nothing is filed yet");

@@ -1,6 +1,7 @@
 //! Approvals that are not accepted at SG_1 and SG_2, each with the invariant that it broke; and
 //! those that are, although they came early.
 
+use cutter_core::port::Port;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -366,7 +367,8 @@ fn approved_before_the_run_parked_counts() {
             let (process, ports) = twin.process(FaultPlan::default());
             let driven = twin.cut(&ports).unwrap();
             let count = |p: &cutter_core::testing::memory::Process| {
-                p.trace().iter().filter(|(port, op)| *port == "run_store" && op == "publish").count() as u64
+                p.trace().iter().filter(|(port, op)| *port == Port::RunStore && op == "publish").count()
+                    as u64
             };
             if gate == Gate::Cut {
                 count(&process)
@@ -378,7 +380,7 @@ fn approved_before_the_run_parked_counts() {
             }
         };
         let s = Scenario::new(22);
-        let when = When::Operation { port: "run_store", op: "publish".into(), nth: publications };
+        let when = When::Operation { port: Port::RunStore, op: "publish".into(), nth: publications };
         let plan = FaultPlan::one(Fault { when, kind: FaultKind::DieBefore });
         let run_id = if gate == Gate::Cut {
             let _ = s.cut(&s.process(plan).1);

@@ -1,6 +1,7 @@
 //! Approvals that change or expire after they were validated: before, between and after the
 //! writes that rely on them.
 
+use cutter_core::port::Port;
 use std::collections::BTreeMap;
 
 use cutter_core::record::approval::render_approval;
@@ -26,7 +27,7 @@ fn an_answer_that_expires_between_validation_and_the_write_stops_the_run() {
         s.world.file(&ask.approval_path, s.seal(&text).as_bytes());
         // dies once the approval is validated and recorded, before its effect
         let op = if gate == Gate::Cut { "begin sg1_review" } else { "begin sg2_review" };
-        let plan = FaultPlan::one(Fault::on("database", op, FaultKind::DieBefore));
+        let plan = FaultPlan::one(Fault::on(Port::Database, op, FaultKind::DieBefore));
         let _ = s.resume(&s.process(plan).1, &run_id);
         s.world.advance(61_000);
         let before = s.rows();
@@ -54,7 +55,7 @@ fn edited_after(gate: Gate, op: &str) {
     let s = Scenario::new(24);
     let (run_id, ask) = s.parked(gate);
     s.sign(&ask, ReviewVerdict::Approve);
-    let plan = FaultPlan::one(Fault::on("database", op, FaultKind::DieBefore));
+    let plan = FaultPlan::one(Fault::on(Port::Database, op, FaultKind::DieBefore));
     let _ = s.resume(&s.process(plan).1, &run_id);
     let edited = s.seal(&(s.answer(&ask, ReviewVerdict::Approve) + "\nAnd more.\n"));
     s.world.file(&ask.approval_path, edited.as_bytes());
@@ -93,7 +94,7 @@ fn edited_after_the_write_committed_it_is_put_back_before_the_run_goes_further()
         let s = Scenario::new(25);
         let (run_id, ask) = s.parked(gate);
         s.sign(&ask, ReviewVerdict::Approve);
-        let plan = FaultPlan::one(Fault::on("database", op, FaultKind::DieAfter));
+        let plan = FaultPlan::one(Fault::on(Port::Database, op, FaultKind::DieAfter));
         let _ = s.resume(&s.process(plan).1, &run_id);
         let whole = s.world.document(&ask.approval_path).unwrap().bytes;
         s.world.file(&ask.approval_path, b"edited\n");

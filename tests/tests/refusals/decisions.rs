@@ -3,6 +3,7 @@
 
 use cutter_core::base::id::RunId;
 use cutter_core::driver::{DriveError, Outcome, stop_kinds};
+use cutter_core::port::Port;
 use cutter_core::record::effect::{EffectKey, EffectName, ReviewVerdict};
 use cutter_core::record::sidecar::Mode;
 use cutter_core::report::naming::EscalationKind::{self, Resume, Void};
@@ -99,7 +100,7 @@ fn a_refusal_that_died_before_its_stop_is_carried_out_by_resume() {
         let s = Scenario::new(seed);
         let (run_id, ask) = s.parked(Gate::Cut);
         s.sign(&ask, ReviewVerdict::Defer);
-        let plan = FaultPlan::one(Fault::on("database", "finish sg1_review", kind));
+        let plan = FaultPlan::one(Fault::on(Port::Database, "finish sg1_review", kind));
         let _ = s.resume(&s.process(plan).1, &run_id);
         if kind == FaultKind::DieAfter {
             s.world.file(&ask.approval_path, b"edited later\n");
@@ -115,23 +116,23 @@ fn a_refusal_that_died_before_its_stop_is_carried_out_by_resume() {
 #[test]
 fn a_run_is_voided_from_every_stage_before_enactment() {
     type Reach = fn(&Scenario) -> cutter_core::base::id::RunId;
-    fn dying(s: &Scenario, port: &'static str, op: &str) -> cutter_core::base::id::RunId {
+    fn dying(s: &Scenario, port: Port, op: &str) -> cutter_core::base::id::RunId {
         let _ = s.cut(&s.process(FaultPlan::one(Fault::on(port, op, FaultKind::DieBefore))).1);
         s.world.runs()[0].clone()
     }
     fn later(s: &Scenario, op: &str) -> cutter_core::base::id::RunId {
         let (run_id, ask) = s.parked(Gate::Cut);
         s.sign(&ask, ReviewVerdict::Approve);
-        let plan = FaultPlan::one(Fault::on("database", op, FaultKind::DieAfter));
+        let plan = FaultPlan::one(Fault::on(Port::Database, op, FaultKind::DieAfter));
         let _ = s.resume(&s.process(plan).1, &run_id);
         run_id
     }
     let reaches: [Reach; 12] = [
-        |s| dying(s, "database", "source"),
-        |s| dying(s, "database", "begin mark"),
-        |s| dying(s, "database", "finish sweep"),
-        |s| dying(s, "backup_source", "open"),
-        |s| dying(s, "database", "grants"),
+        |s| dying(s, Port::Database, "source"),
+        |s| dying(s, Port::Database, "begin mark"),
+        |s| dying(s, Port::Database, "finish sweep"),
+        |s| dying(s, Port::BackupSource, "open"),
+        |s| dying(s, Port::Database, "grants"),
         |s| s.parked(Gate::Cut).0,
         |s| later(s, "finish sg1_review"),
         |s| later(s, "finish leg_a"),
@@ -164,7 +165,7 @@ fn enacted_units_are_never_voided() {
     let s = Scenario::new(531);
     let (run_id, ask) = s.parked(Gate::Lifecycle);
     s.sign(&ask, ReviewVerdict::Approve);
-    let plan = FaultPlan::one(Fault::on("database", "finish enact", FaultKind::DieAfter));
+    let plan = FaultPlan::one(Fault::on(Port::Database, "finish enact", FaultKind::DieAfter));
     let _ = s.resume(&s.process(plan).1, &run_id);
     let before = s.world.snapshot();
     let error = s.void(&run_id).unwrap_err();
@@ -226,7 +227,7 @@ fn a_stop_that_was_answered_and_stored_but_not_recorded_cannot_be_voided_behind_
     let (run_id, ask) = s.parked(Gate::Cut);
     s.stop(&run_id, "hold").unwrap();
     s.answer_stop(&run_id, Resume, &[]);
-    let plan = FaultPlan::one(Fault::on("database", "finish sg3_review", FaultKind::DieAfter));
+    let plan = FaultPlan::one(Fault::on(Port::Database, "finish sg3_review", FaultKind::DieAfter));
     let _ = s.resume(&s.process(plan).1, &run_id);
     s.answer_stop(&run_id, Void, &[]);
     let error = s.void(&run_id).unwrap_err();
@@ -375,7 +376,7 @@ fn the_folder_takes_a_suffix_when_the_days_is_taken() {
 fn a_pending_run_without_a_claim_claims_or_is_swept() {
     // died between the pending sidecar and the claim: resume claims
     let s = Scenario::new(550);
-    let plan = FaultPlan::one(Fault::on("run_store", "put_claim", FaultKind::DieBefore));
+    let plan = FaultPlan::one(Fault::on(Port::RunStore, "put_claim", FaultKind::DieBefore));
     assert!(s.cut(&s.process(plan).1).is_err());
     let first = s.world.runs()[0].clone();
     assert_eq!(s.stored(&first).state, "pending");
@@ -383,7 +384,7 @@ fn a_pending_run_without_a_claim_claims_or_is_swept() {
 
     // another run claimed meanwhile: swept, with its record kept
     let s = Scenario::new(551);
-    let plan = FaultPlan::one(Fault::on("run_store", "put_claim", FaultKind::DieBefore));
+    let plan = FaultPlan::one(Fault::on(Port::RunStore, "put_claim", FaultKind::DieBefore));
     assert!(s.cut(&s.process(plan).1).is_err());
     let first = s.world.runs()[0].clone();
     s.world.reseed(552);

@@ -4,6 +4,7 @@
 use cutter_core::base::digest::Digest;
 use cutter_core::base::id::RunId;
 use cutter_core::driver::{Outcome, stop_kinds};
+use cutter_core::port::Port;
 use cutter_core::record::effect::{EffectKey, EffectName, ReviewVerdict};
 use cutter_core::report::naming::EscalationKind::{DriftAck, Resume, Void};
 use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan};
@@ -148,7 +149,7 @@ fn an_acknowledgement_for_another_drift_is_not_accepted() {
     let (run_id, ask) = s.parked(Gate::Cut);
     s.sign(&ask, ReviewVerdict::Approve);
     // between leg A and leg B no gate follows: the word on the stop itself is asked for
-    let plan = FaultPlan::one(Fault::on("database", "structural", FaultKind::DieBefore));
+    let plan = FaultPlan::one(Fault::on(Port::Database, "structural", FaultKind::DieBefore));
     let _ = s.resume(&s.process(plan).1, &run_id);
     s.world.alter_function(CREATE, "swapped");
     s.resumed(&run_id);
@@ -319,7 +320,7 @@ fn the_backup_edited_or_gone_before_sg1_and_before_leg_a() {
     for (i, damage) in damages.into_iter().enumerate() {
         // before the request: the run dies once the backup is recorded
         let s = Scenario::new(190 + i as u64);
-        let plan = FaultPlan::one(Fault::on("database", "grants", FaultKind::DieBefore));
+        let plan = FaultPlan::one(Fault::on(Port::Database, "grants", FaultKind::DieBefore));
         let _ = s.cut(&s.process(plan).1);
         let run_id = s.world.runs()[0].clone();
         let name = s.stored(&run_id).backup.unwrap().blob.name;
@@ -418,7 +419,7 @@ fn between_leg_a_and_leg_b_drift_leaves_both_ways_open() {
         let s = Scenario::new(seed);
         let (run_id, ask) = s.parked(Gate::Cut);
         s.sign(&ask, ReviewVerdict::Approve);
-        let plan = FaultPlan::one(Fault::on("database", "structural", FaultKind::DieBefore));
+        let plan = FaultPlan::one(Fault::on(Port::Database, "structural", FaultKind::DieBefore));
         let _ = s.resume(&s.process(plan).1, &run_id);
         assert_eq!(s.stored(&run_id).state, "cut_leg_a_committed");
         s.world.alter_function(CREATE, "swapped");
@@ -448,7 +449,7 @@ fn drift_beside_a_leg_a_that_committed_unrecorded_does_not_ask_again() {
     let s = Scenario::new(230);
     let (run_id, ask) = s.parked(Gate::Cut);
     s.sign(&ask, ReviewVerdict::Approve);
-    let plan = FaultPlan::one(Fault::on("database", "finish leg_a", FaultKind::DieAfter));
+    let plan = FaultPlan::one(Fault::on(Port::Database, "finish leg_a", FaultKind::DieAfter));
     let _ = s.resume(&s.process(plan).1, &run_id);
     s.world.alter_function(CREATE, "swapped");
     let driven = s.resumed(&run_id);
@@ -465,7 +466,7 @@ fn drift_beside_a_leg_a_that_committed_unrecorded_can_be_voided() {
     let s = Scenario::new(231);
     let (run_id, ask) = s.parked(Gate::Cut);
     s.sign(&ask, ReviewVerdict::Approve);
-    let plan = FaultPlan::one(Fault::on("database", "finish leg_a", FaultKind::DieAfter));
+    let plan = FaultPlan::one(Fault::on(Port::Database, "finish leg_a", FaultKind::DieAfter));
     let _ = s.resume(&s.process(plan).1, &run_id);
     s.world.alter_function(CREATE, "swapped");
     s.resumed(&run_id);

@@ -3,7 +3,7 @@
 use cutter_core::base::canonical::to_canonical;
 use cutter_core::base::digest::Digest;
 use cutter_core::operate::inspect::verify::{Found, one_statement};
-use cutter_core::port::PortErrorKind;
+use cutter_core::port::{Port, PortErrorKind};
 use cutter_core::record::effect::ReviewVerdict::Approve;
 use cutter_core::record::signature::Duty;
 use cutter_core::record::statement;
@@ -172,7 +172,7 @@ fn what_a_login_says_before_the_run_does_holds_nobody() {
     let (ask, ports) = (s.stored(&run_id).ask.expect("it asks"), s.ports());
     s.sign(&ask, Approve);
     let away = FaultKind::Fail { kind: PortErrorKind::Unavailable, times: 9 };
-    let (_, disturbed) = s.process(FaultPlan::one(Fault::on("database", "store_statement", away)));
+    let (_, disturbed) = s.process(FaultPlan::one(Fault::on(Port::Database, "store_statement", away)));
     let _ = s.resume(&disturbed, &run_id);
     assert_eq!(block_on(ports.reader.statements(&run_id)).unwrap(), [], "it died before");
     assert_eq!(s.rows_of("approval_use").len(), 2, "it is enacted");

@@ -1,5 +1,6 @@
 //! Gates that fail: terminal, with their own document and report, and only a void ahead.
 
+use cutter_core::port::Port;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -185,7 +186,7 @@ fn a_grant_that_nobody_should_have() {
 fn dead_at(s: &Scenario, op: &str) -> cutter_core::base::id::RunId {
     let (run_id, ask) = s.parked(Gate::Cut);
     s.sign(&ask, ReviewVerdict::Approve);
-    let plan = FaultPlan::one(Fault::on("database", op, FaultKind::DieBefore));
+    let plan = FaultPlan::one(Fault::on(Port::Database, op, FaultKind::DieBefore));
     let _ = s.resume(&s.process(plan).1, &run_id);
     run_id
 }
@@ -275,7 +276,7 @@ fn a_failed_write_verify_that_died_unrecorded_is_adopted_as_failed() {
     let address = s.rows_of("information_unit")[2]["canonical_address"].as_str().unwrap().to_owned();
     let text = content_of(&s, &address);
     s.world.edit_unit(&address, b"other bytes").unwrap();
-    let plan = FaultPlan::one(Fault::on("database", "finish write_verify", FaultKind::DieAfter));
+    let plan = FaultPlan::one(Fault::on(Port::Database, "finish write_verify", FaultKind::DieAfter));
     let _ = s.resume(&s.process(plan).1, &run_id);
     s.world.edit_unit(&address, &text).unwrap();
     let driven = s.resumed(&run_id);
@@ -291,7 +292,7 @@ fn documents_that_changed_or_are_gone_stop_until_they_are_restored() {
             let (run_id, ask) = s.parked(Gate::Lifecycle);
             s.sign(&ask, ReviewVerdict::Approve);
             if enacted {
-                let plan = FaultPlan::one(Fault::on("database", "finish enact", FaultKind::DieAfter));
+                let plan = FaultPlan::one(Fault::on(Port::Database, "finish enact", FaultKind::DieAfter));
                 let _ = s.resume(&s.process(plan).1, &run_id);
             }
             let path = s.stored(&run_id).documents[1].path.clone();

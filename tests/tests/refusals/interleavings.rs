@@ -8,7 +8,7 @@ use cutter_core::driver::{DriveError, Outcome, is_for_the_next_gate, stop_kinds}
 use cutter_core::machine::backlog::{BACKLOG, BacklogState};
 use cutter_core::machine::run::{RunState, Stage};
 use cutter_core::machine::stop::StopClass;
-use cutter_core::port::PortErrorKind;
+use cutter_core::port::{Port, PortErrorKind};
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::sidecar::Sidecar;
 use cutter_core::report::naming::EscalationKind::{self, DriftAck, Resume, Void};
@@ -104,7 +104,8 @@ fn apply(s: &Scenario, step: usize, op: Op) {
             process.kill(); // whatever it still held
         }
         (Op::KbDown(nth), Some(run)) => {
-            let when = When::Operation { port: "knowledge_base", op: "create".into(), nth: u64::from(nth) };
+            let when =
+                When::Operation { port: Port::KnowledgeBase, op: "create".into(), nth: u64::from(nth) };
             let kind = FaultKind::Fail { kind: PortErrorKind::Unavailable, times: 4 };
             tolerate(s.resume(&s.process(FaultPlan::one(Fault { when, kind })).1, &run), false);
         }

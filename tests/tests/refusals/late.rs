@@ -1,5 +1,6 @@
 //! What happens late: time that passed unseen, and a rehearsal that goes on after its process died.
 
+use cutter_core::port::Port;
 use std::sync::Arc;
 
 use cutter_core::driver::Outcome;
@@ -43,7 +44,7 @@ fn time_that_passed_since_the_record_was_written_counts_before_an_effect_begins(
 fn a_rehearsal_that_died_anywhere_goes_on_and_writes_nothing() {
     for nth in 2.. {
         let s = Scenario::new(92);
-        let when = When::Operation { port: "run_store", op: "publish".into(), nth };
+        let when = When::Operation { port: Port::RunStore, op: "publish".into(), nth };
         let plan = FaultPlan::one(Fault { when, kind: FaultKind::DieBefore });
         if s.cut_mode(&s.process(plan).1, Mode::Dryrun).is_ok() {
             assert!(nth > 8, "{nth}: it was struck at each of its steps before");

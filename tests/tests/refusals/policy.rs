@@ -8,6 +8,7 @@ use cutter_core::base::canonical::to_canonical;
 use cutter_core::base::digest::Digest;
 use cutter_core::driver::{DriveError, Outcome, Ports};
 use cutter_core::machine::stop::StopReason;
+use cutter_core::port::Port;
 use cutter_core::port::environment::{Observer, Progress};
 use cutter_core::record::approval::{SignaturePolicy, field, render_approval};
 use cutter_core::record::effect::ReviewVerdict;
@@ -332,14 +333,14 @@ fn without_a_policy_no_run_begins_and_a_broken_one_lets_none_go_on() {
     s.world.change_policy(vec![s.world.approver("eve")], Some(&s.world.person("eve")));
     let before = s.rows();
     match s.resume(&s.ports(), &run_id) {
-        Err(DriveError::Port(error)) => assert_eq!(error.port, "policy", "{error}"),
+        Err(DriveError::Port(error)) => assert_eq!(error.port, Port::Policy, "{error}"),
         other => panic!("{other:?}"),
     }
     assert_eq!(s.rows(), before);
     let s = Scenario::new(40);
     s.world.forget_policy();
     match s.cut(&s.ports()) {
-        Err(DriveError::Port(error)) => assert_eq!(error.port, "policy", "{error}"),
+        Err(DriveError::Port(error)) => assert_eq!(error.port, Port::Policy, "{error}"),
         other => panic!("{other:?}"),
     }
 }

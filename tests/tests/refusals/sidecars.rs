@@ -8,7 +8,7 @@ use cutter_core::base::limits::SIDECAR_MAX_BYTES;
 use cutter_core::driver::{DriveError, Outcome};
 use cutter_core::operate::inspect::recover::unknown_to;
 use cutter_core::operate::inspect::why;
-use cutter_core::port::PortErrorKind;
+use cutter_core::port::{Port, PortErrorKind};
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::sidecar::{RECORD_VERSION, Sidecar, SidecarError};
 use cutter_core::report::naming::EscalationKind::Resume;
@@ -145,7 +145,7 @@ fn of_another_run_under_this_ones_name() {
 fn stays_small_through_every_kind_of_detour() {
     let s = Scenario::new(710);
     let down = |nth| {
-        let when = When::Operation { port: "knowledge_base", op: "create".into(), nth };
+        let when = When::Operation { port: Port::KnowledgeBase, op: "create".into(), nth };
         let kind = FaultKind::Fail { kind: PortErrorKind::Unavailable, times: 4 };
         s.process(FaultPlan::one(Fault { when, kind })).1
     };

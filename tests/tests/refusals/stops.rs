@@ -1,6 +1,7 @@
 //! Stops: infrastructure trouble that a plain resume gets over, stops in a person's name, caps,
 //! panics; and commands that a run refuses because of where it stands.
 
+use cutter_core::port::Port;
 use std::time::Duration;
 
 use cutter_core::base::id::RunId;
@@ -13,7 +14,7 @@ use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, When, block_on};
 use cutter_tests::refusal::{Gate, asked, stopped};
 use cutter_tests::{Scenario, caller};
 
-fn failing(port: &'static str, op: &str, kind: Kind, nth: u64, times: u64) -> FaultPlan {
+fn failing(port: Port, op: &str, kind: Kind, nth: u64, times: u64) -> FaultPlan {
     let when = When::Operation { port, op: op.into(), nth };
     FaultPlan::one(Fault { when, kind: FaultKind::Fail { kind, times } })
 }
@@ -21,7 +22,7 @@ fn failing(port: &'static str, op: &str, kind: Kind, nth: u64, times: u64) -> Fa
 #[test]
 fn the_knowledge_base_down_three_retries_then_stop_and_a_plain_resume() {
     let s = Scenario::new(400);
-    let (process, ports) = s.process(failing("knowledge_base", "create", Kind::Unavailable, 3, 4));
+    let (process, ports) = s.process(failing(Port::KnowledgeBase, "create", Kind::Unavailable, 3, 4));
     let started = s.world.now();
     let driven = s.cut(&ports).unwrap();
     let says = ["03-cutplan-", "after 4 attempts", "max_attempts_exhausted"];
@@ -44,13 +45,14 @@ fn the_knowledge_base_down_three_retries_then_stop_and_a_plain_resume() {
 #[test]
 fn the_knowledge_base_down_for_good_is_one_stop_however_often_resumed() {
     let s = Scenario::new(401);
-    let driven = s.cut(&s.process(failing("knowledge_base", "create", Kind::Unavailable, 2, 99)).1).unwrap();
+    let driven =
+        s.cut(&s.process(failing(Port::KnowledgeBase, "create", Kind::Unavailable, 2, 99)).1).unwrap();
     let run_id = driven.sidecar.run_id.clone();
     let stop = stopped(&driven);
     assert_eq!((stop.code.as_str(), stop.uploaded), ("STOP_KB_UPLOAD", None), "the report is owed too");
     let revision = s.stored(&run_id).revision;
     for _ in 0..30 {
-        let plan = failing("knowledge_base", "create", Kind::Unavailable, 1, 99);
+        let plan = failing(Port::KnowledgeBase, "create", Kind::Unavailable, 1, 99);
         let again = s.resume(&s.process(plan).1, &run_id).unwrap();
         assert_eq!(stopped(&again), stop);
         assert_eq!(*again.sidecar, s.stored(&run_id), "what is returned is what is stored");
@@ -67,7 +69,7 @@ fn the_knowledge_base_down_for_good_is_one_stop_however_often_resumed() {
 #[test]
 fn an_upload_that_was_lost_after_its_work_is_done_once() {
     let s = Scenario::new(402);
-    let when = When::Operation { port: "knowledge_base", op: "create".into(), nth: 2 };
+    let when = When::Operation { port: Port::KnowledgeBase, op: "create".into(), nth: 2 };
     let plan = FaultPlan::one(Fault { when, kind: FaultKind::UnknownDone });
     let driven = s.cut(&s.process(plan).1).unwrap();
     asked(&driven);
@@ -110,7 +112,7 @@ fn the_database_away_at_each_kind_of_call() {
     .enumerate()
     {
         let s = Scenario::new(410 + i as u64);
-        let driven = s.cut(&s.process(failing("database", op, Kind::Unavailable, 1, 1)).1).unwrap();
+        let driven = s.cut(&s.process(failing(Port::Database, op, Kind::Unavailable, 1, 1)).1).unwrap();
         let stop = stopped(&driven);
         assert_eq!(stop.code, "STOP_DATABASE_UNAVAILABLE", "{op}: {stop:?}");
         assert_eq!(s.stored(&driven.sidecar.run_id).state, "stopped_database_unavailable");
@@ -126,7 +128,7 @@ fn a_deadlock_is_tried_again_under_the_same_ids() {
     let (run_id, ask) = s.parked(Gate::Cut);
     s.sign(&ask, ReviewVerdict::Approve);
     let driven =
-        s.resume(&s.process(failing("database", "begin leg_a", Kind::Busy, 1, 3)).1, &run_id).unwrap();
+        s.resume(&s.process(failing(Port::Database, "begin leg_a", Kind::Busy, 1, 3)).1, &run_id).unwrap();
     asked(&driven);
     assert!(s.stored(&run_id).stops.is_empty());
     assert_eq!(s.rows_of("cut_change_set").len(), 1);
@@ -135,7 +137,7 @@ fn a_deadlock_is_tried_again_under_the_same_ids() {
     let (run_id, ask) = s.parked(Gate::Cut);
     s.sign(&ask, ReviewVerdict::Approve);
     let driven =
-        s.resume(&s.process(failing("database", "begin leg_a", Kind::Busy, 1, 9)).1, &run_id).unwrap();
+        s.resume(&s.process(failing(Port::Database, "begin leg_a", Kind::Busy, 1, 9)).1, &run_id).unwrap();
     s.assert_stopped(
         &driven,
         "STOP_DATABASE_UNAVAILABLE",
@@ -166,7 +168,7 @@ fn the_backup_target_away() {
 #[test]
 fn a_full_disk_under_the_backup() {
     let s = Scenario::new(423);
-    let driven = s.cut(&s.process(failing("backup_target", "finish", Kind::Full, 1, 1)).1).unwrap();
+    let driven = s.cut(&s.process(failing(Port::BackupTarget, "finish", Kind::Full, 1, 1)).1).unwrap();
     s.assert_stopped(&driven, "STOP_DISK_FULL", "stopped_disk_full", "cutplan_ok", &["backup_target"]);
     s.finish(&driven.sidecar.run_id);
 }
@@ -177,7 +179,7 @@ fn a_full_disk_at_each_write_of_the_sidecar_once() {
     let mut nth = 1;
     loop {
         let s = Scenario::new(424);
-        let outcome = s.cut(&s.process(failing("run_store", "publish", Kind::Full, nth, 1)).1).unwrap();
+        let outcome = s.cut(&s.process(failing(Port::RunStore, "publish", Kind::Full, nth, 1)).1).unwrap();
         if let Outcome::Paused { .. } = outcome.outcome {
             assert!(nth > 8, "every write was struck: {nth}");
             break;
@@ -195,7 +197,7 @@ fn a_full_disk_at_each_write_of_the_sidecar_once() {
 fn a_disk_that_stays_full_leaves_the_last_good_sidecar() {
     for nth in 1..=9 {
         let s = Scenario::new(425);
-        let error = s.cut(&s.process(failing("run_store", "publish", Kind::Full, nth, 99)).1).unwrap_err();
+        let error = s.cut(&s.process(failing(Port::RunStore, "publish", Kind::Full, nth, 99)).1).unwrap_err();
         let DriveError::Port(port) = &error else { panic!("{error:?}") };
         assert_eq!(port.kind, Kind::Full, "{error}");
         assert!(error.to_string().contains("STOP_DISK_FULL"), "{error}");
@@ -218,7 +220,7 @@ fn a_disk_that_is_full_at_the_very_last_write_is_said_and_resumed() {
         let s = Scenario::new(426);
         let (run_id, ask) = s.parked(Gate::Lifecycle);
         s.sign(&ask, ReviewVerdict::Approve);
-        match s.resume(&s.process(failing("run_store", "publish", Kind::Full, nth, 99)).1, &run_id) {
+        match s.resume(&s.process(failing(Port::RunStore, "publish", Kind::Full, nth, 99)).1, &run_id) {
             Ok(driven) => {
                 assert_eq!(driven.outcome, Outcome::Completed);
                 break;
@@ -294,7 +296,7 @@ fn a_stop_asked_while_another_process_drives_is_honoured_at_its_next_step() {
 fn a_stop_in_a_persons_name_in_every_open_state() {
     let reach: [fn(&Scenario) -> RunId; 4] = [
         |s| {
-            let _ = s.cut(&s.process(failing("database", "source", Kind::Unavailable, 1, 1)).1);
+            let _ = s.cut(&s.process(failing(Port::Database, "source", Kind::Unavailable, 1, 1)).1);
             s.world.runs()[0].clone()
         },
         |s| s.parked(Gate::Cut).0,
@@ -303,7 +305,7 @@ fn a_stop_in_a_persons_name_in_every_open_state() {
             let (run_id, ask) = s.parked(Gate::Lifecycle);
             s.sign(&ask, ReviewVerdict::Approve);
             let _ = s.resume(
-                &s.process(failing("knowledge_base", "append_index", Kind::Unavailable, 1, 9)).1,
+                &s.process(failing(Port::KnowledgeBase, "append_index", Kind::Unavailable, 1, 9)).1,
                 &run_id,
             );
             run_id
@@ -398,7 +400,7 @@ fn a_soft_cap_stops_and_the_granted_minutes_let_it_go_on() {
     let asked_at = driven.sidecar.active_ms;
     assert!(asked_at >= 6 * 60_000);
     let s = Scenario::new(461);
-    let plan = failing("database", "begin mark", Kind::Deadline, 1, 1);
+    let plan = failing(Port::Database, "begin mark", Kind::Deadline, 1, 1);
     let driven = s.cut(&s.process(plan).1).unwrap();
     s.assert_stopped(&driven, "STOP_AND_ESCALATE", "stopped_and_escalate", "source_pinned", &["begin mark"]);
     let run_id = driven.sidecar.run_id.clone();
@@ -449,7 +451,8 @@ fn a_fence_taken_by_a_newer_driver_ends_this_one_without_a_word() {
     let (run_id, ask) = s.parked(Gate::Cut);
     s.sign(&ask, ReviewVerdict::Approve);
     let revision = s.stored(&run_id).revision;
-    let driven = s.resume(&s.process(failing("database", "begin sg1_review", Kind::Fenced, 1, 1)).1, &run_id);
+    let driven =
+        s.resume(&s.process(failing(Port::Database, "begin sg1_review", Kind::Fenced, 1, 1)).1, &run_id);
     assert_eq!(driven, Err(DriveError::Fenced { run_id: run_id.clone() }));
     assert!(s.stored(&run_id).stops.is_empty() && s.stored(&run_id).revision <= revision + 1);
     s.finish(&run_id);

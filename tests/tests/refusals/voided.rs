@@ -1,7 +1,7 @@
 //! What a void run has filed: the report of each phase that passed, or it is owed on record.
 
 use cutter_core::driver;
-use cutter_core::port::PortErrorKind;
+use cutter_core::port::{Port, PortErrorKind};
 use cutter_core::record::effect::ReviewVerdict::Approve;
 use cutter_core::testing::memory::{Fault, FaultKind, FaultPlan, block_on};
 use cutter_tests::look::{gather, judge};
@@ -10,7 +10,7 @@ use cutter_tests::{Scenario, caller};
 
 fn nothing_is_created() -> FaultPlan {
     let full = FaultKind::Fail { kind: PortErrorKind::Full, times: 1_000 };
-    FaultPlan::one(Fault::on("knowledge_base", "create", full))
+    FaultPlan::one(Fault::on(Port::KnowledgeBase, "create", full))
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use cutter_core::port::work_queue::{
     Answer, Enqueued, ItemQuery, QueueStatistics, Retained, TakenOver, Wake, WorkQueue,
 };
-use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::port::{Port, PortError, PortErrorKind, PortResult};
 use cutter_core::record::queue::{Attempt, Failure, ItemId, NewItem, Token, WorkItem};
 use cutter_core::testing::memory::MemoryWorkQueue;
 use uuid::Uuid;
@@ -20,7 +20,7 @@ pub(super) struct Deaf {
 impl WorkQueue for Deaf {
     async fn ready(&self, item: ItemId, gate: &str) -> PortResult<Answer> {
         if self.is_deaf.swap(false, Ordering::SeqCst) {
-            return Err(PortError::new("work_queue", "ready", PortErrorKind::Unavailable, "restarting"));
+            return Err(PortError::new(Port::WorkQueue, "ready", PortErrorKind::Unavailable, "restarting"));
         }
         self.inner.ready(item, gate).await
     }

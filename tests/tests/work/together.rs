@@ -1,5 +1,6 @@
 //! Several workers at once: whose turn it is to watch, and two that work on one item.
 
+use cutter_core::port::Port;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
 
@@ -34,7 +35,8 @@ fn a_watch_that_cannot_see_says_so_and_one_that_can_makes_ready() {
     let id = shop.add(&shop.job(SMALL), None);
     let worked = shop.turn();
     shop.sign(&worked, ReviewVerdict::Approve);
-    for (port, op) in [("knowledge_base", "list"), ("knowledge_base", "read"), ("run_store", "load")] {
+    for (port, op) in [(Port::KnowledgeBase, "list"), (Port::KnowledgeBase, "read"), (Port::RunStore, "load")]
+    {
         let kind = FaultKind::Fail { kind: PortErrorKind::Unavailable, times: 1 };
         let memory = shop.world().process_with(FaultPlan::one(Fault::on(port, op, kind))).ports();
         let (requests, ports) = (memory.requests.clone(), Ports::from(memory));
@@ -61,7 +63,7 @@ fn a_look_that_ended_early_is_gone_on_with() {
     let worked = shop.turn();
     shop.sign(&worked, ReviewVerdict::Approve);
     let kind = FaultKind::Fail { kind: PortErrorKind::Unavailable, times: 1 };
-    let plan = FaultPlan::one(Fault::on("run_store", "load", kind));
+    let plan = FaultPlan::one(Fault::on(Port::RunStore, "load", kind));
     let memory = shop.world().process_with(plan).ports();
     let (requests, ports) = (memory.requests.clone(), Ports::from(memory));
     let error = block_on(shop.watch.pass(&ports, requests.as_ref(), &shop.queue)).unwrap_err();
@@ -83,7 +85,7 @@ fn a_word_that_the_queue_did_not_take_is_seen_again() {
     let queue = Deaf { inner: shop.queue.clone(), is_deaf: true.into() };
     let (ports, requests) = shop.ports();
     let error = block_on(shop.watch.pass(&ports, requests.as_ref(), &queue)).unwrap_err();
-    assert_eq!((error.port, error.op.as_str()), ("work_queue", "ready"));
+    assert_eq!((error.port, error.op.as_str()), (Port::WorkQueue, "ready"));
     assert_eq!(block_on(shop.watch.pass(&ports, requests.as_ref(), &queue)).unwrap(), [id]);
 }
 
@@ -96,7 +98,7 @@ fn one_run_that_does_not_read_hides_no_other() {
     for kind in [PortErrorKind::Corrupt, PortErrorKind::Invalid, PortErrorKind::Denied] {
         park_another(&shop, &format!("{kind}"));
         // The page cannot be read at once; the run alone can.
-        let plan = FaultPlan::one(Fault::on("run_store", "load", FaultKind::Fail { kind, times: 1 }));
+        let plan = FaultPlan::one(Fault::on(Port::RunStore, "load", FaultKind::Fail { kind, times: 1 }));
         let memory = shop.world().process_with(plan).ports();
         let (requests, ports) = (memory.requests.clone(), Ports::from(memory));
         let mut watch = Watch::new(HOLDER, LEASE);
@@ -115,7 +117,7 @@ fn a_base_that_is_not_mounted_is_not_taken_for_silence() {
     let (mut ports, requests) = shop.ports();
     ports.kb = World::new(1).process().ports().kb;
     let error = block_on(shop.watch.pass(&ports, requests.as_ref(), &shop.queue)).unwrap_err();
-    assert_eq!((error.port, error.kind), ("knowledge_base", PortErrorKind::Unavailable), "{error}");
+    assert_eq!((error.port, error.kind), (Port::KnowledgeBase, PortErrorKind::Unavailable), "{error}");
     assert_eq!(shop.look().len(), 1);
 }
 

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use cutter_core::operate::review::{Outcome as Became, Review, ReviewPorts, Reviewed};
-use cutter_core::port::{PortError, PortErrorKind};
+use cutter_core::port::{Port, PortError, PortErrorKind};
 use futures_executor::block_on;
 use serde_json::json;
 
@@ -80,7 +80,7 @@ fn pass(review: &mut Review, ports: &ReviewPorts, is_checked: &mut bool) -> Resu
 /// Trouble of the surroundings, and a policy that the administrator has yet to found or mend.
 fn may_pass(error: &PortError) -> bool {
     use PortErrorKind as K;
-    error.port == "policy"
+    error.port == Port::Policy
         || matches!(error.kind, K::Unavailable | K::Deadline | K::Busy | K::OutcomeUnknown | K::Full)
 }
 

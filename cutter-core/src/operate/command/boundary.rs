@@ -16,7 +16,7 @@ use crate::machine::retry::{RetryDecision, RetryPolicy, RetryReasonCode, decide}
 use crate::operate::command::{CommandHandler, Inquiry, RiskGate};
 use crate::port::command_ledger::{Claim, Claimed, CommandLedger, Lease};
 use crate::port::environment::Clock;
-use crate::port::{PortError, PortErrorKind};
+use crate::port::{Port, PortError, PortErrorKind};
 use crate::record::command::{
     Command, CommandKey, CommandKind, FailureCode, InvalidCommand, Outcome, Settlement,
 };
@@ -333,7 +333,7 @@ impl Boundary {
             (Judgement::Waiting { left_ms }, _) => return Ok(Some(Executed::Waiting { delay_ms: left_ms })),
             (judgement, None) => {
                 let message = format!("the judgement {judgement} came without an attempt");
-                let source = PortError::new("command_ledger", "claim", PortErrorKind::Corrupt, message);
+                let source = PortError::new(Port::CommandLedger, "claim", PortErrorKind::Corrupt, message);
                 return Err(CommandError::Port { key: key.clone(), source });
             }
             (Judgement::Fresh, Some(lease)) => lease,
@@ -363,6 +363,7 @@ impl Boundary {
             PortErrorKind::Denied
             | PortErrorKind::Conflict
             | PortErrorKind::NotFound
+            | PortErrorKind::Waits
             | PortErrorKind::Invalid => Settlement::failed(FailureCode::Refused, &error.to_string()),
             PortErrorKind::Fenced => {
                 return Err(CommandError::Fenced { key: key.clone(), epoch: lease.epoch });

@@ -11,7 +11,7 @@ use crate::machine::run::RunState;
 use crate::operate::fleet::job::{Job, run_of};
 use crate::port::cut_request::CutRequests;
 use crate::port::run_store::StoredRevision;
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::queue::WorkItem;
 use crate::record::sidecar::Sidecar;
 
@@ -48,7 +48,7 @@ pub(super) async fn read_ahead(ports: &Ports, items: &[&WorkItem]) -> PortResult
 async fn record(ports: &Ports, run_id: &RunId, known: &Known) -> PortResult<Option<Sidecar>> {
     let read = |stored: &StoredRevision| {
         Sidecar::from_bytes(&stored.bytes).map_err(|error| {
-            PortError::new("run_store", "load", PortErrorKind::Corrupt, format!("{run_id}: {error}"))
+            PortError::new(Port::RunStore, "load", PortErrorKind::Corrupt, format!("{run_id}: {error}"))
         })
     };
     match known.get(run_id) {
@@ -79,7 +79,7 @@ pub(super) async fn run_of_cut(
     item: &WorkItem,
     known: &Known,
 ) -> PortResult<(RunId, Option<Sidecar>)> {
-    let invalid = |kind, text: String| PortError::new("work_queue", "run of an item", kind, text);
+    let invalid = |kind, text: String| PortError::new(Port::WorkQueue, "run of an item", kind, text);
     for nth in 0..RUNS_MAX {
         let run_id = run_of(item, nth).map_err(|e| invalid(PortErrorKind::Invalid, e))?;
         let Some(sidecar) = record(ports, &run_id, known).await? else { return Ok((run_id, None)) };

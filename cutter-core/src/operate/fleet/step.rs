@@ -15,7 +15,7 @@ use crate::operate::fleet::behind::{Known, run_behind, run_of_cut};
 use crate::operate::fleet::job::{CutJob, Job};
 use crate::port::cut_request::CutRequests;
 use crate::port::work_queue::{Answer, WorkQueue};
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::queue::{Failure, Token, WorkItem};
 use crate::record::settings::RunSettings;
 use crate::record::sidecar::{Sidecar, StopRecord};
@@ -178,7 +178,7 @@ fn of_error(error: &DriveError) -> Disposition {
 /// Trouble of the surroundings passes; what would be the same the next time does not.
 fn of_port(error: &PortError) -> Disposition {
     use PortErrorKind as K;
-    if error.port == "policy" {
+    if error.port == Port::Policy {
         // No item is at fault where the administrator has founded none yet, or must look.
         return transient(&format!("{}_{}", error.port, word(error.kind)), error);
     }
@@ -186,7 +186,7 @@ fn of_port(error: &PortError) -> Disposition {
         K::Unavailable | K::OutcomeUnknown | K::Busy | K::Deadline | K::Full | K::Fenced => {
             transient(&format!("{}_{}", error.port, word(error.kind)), error)
         }
-        K::Denied | K::Conflict | K::Corrupt | K::NotFound | K::Invalid => {
+        K::Denied | K::Conflict | K::Waits | K::Corrupt | K::NotFound | K::Invalid => {
             permanent(&format!("{}_{}", error.port, word(error.kind)), error)
         }
     }
@@ -198,6 +198,7 @@ const fn word(kind: PortErrorKind) -> &'static str {
         K::Unavailable => "unavailable",
         K::Denied => "denied",
         K::Conflict => "conflict",
+        K::Waits => "waits",
         K::Corrupt => "corrupt",
         K::OutcomeUnknown => "outcome_unknown",
         K::Fenced => "fenced",
@@ -258,7 +259,7 @@ pub async fn settle(queue: &dyn WorkQueue, token: &Token, what: &Disposition) ->
     };
     answers.into_iter().next().ok_or_else(|| {
         PortError::new(
-            "work_queue",
+            Port::WorkQueue,
             "settle",
             PortErrorKind::Invalid,
             "a queue answered nothing about an item",

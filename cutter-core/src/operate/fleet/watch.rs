@@ -21,7 +21,7 @@ use crate::operate::fleet::job::Job;
 use crate::operate::review::next_since;
 use crate::port::cut_request::{Asked, CutRequests, TakeSignals};
 use crate::port::work_queue::{Answer, ItemQuery, WorkQueue};
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::cut_request::SignalName;
 use crate::record::effect::ReviewVerdict;
 use crate::record::queue::{ItemId, WorkItem};
@@ -290,7 +290,7 @@ async fn names(ports: &Ports, folder: Option<&str>, gate: &str) -> PortResult<Ve
     if paths.is_empty() {
         // Its first document made the folder: a base that is not mounted looks like this.
         let message = format!("{folder}: expected the run's documents, observed none");
-        return Err(PortError::new("knowledge_base", "list", PortErrorKind::Unavailable, message));
+        return Err(PortError::new(Port::KnowledgeBase, "list", PortErrorKind::Unavailable, message));
     }
     paths.retain(|path| is_called(path, prefix));
     Ok(paths)
@@ -344,7 +344,7 @@ pub async fn enqueue_signals(
         let job = Job::Request { cut_request_id: signal.cut_request_id, signal_id: Some(signal.signal_id) };
         let item = job.to_item(None).map_err(|error| {
             PortError::new(
-                "work_queue",
+                Port::WorkQueue,
                 "enqueue",
                 PortErrorKind::Invalid,
                 alloc::string::ToString::to_string(&error),

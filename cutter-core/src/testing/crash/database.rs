@@ -13,8 +13,8 @@ use super::life::Life;
 use crate::base::digest::Digest;
 use crate::base::id::RunId;
 use crate::base::vocabulary::Vocabulary;
-use crate::port::PortResult;
 use crate::port::database::{Begun, Executor, PendingEffect, Reader, Reviewer, Verifier};
+use crate::port::{Port, PortResult};
 use crate::record::ask::{AnswerWrite, AskWrite, DecisionWrite, OpenAsk, StoredAsk};
 use crate::record::effect::{
     EffectContext, EffectFacts, EffectKey, EffectRecord, ExecutorEffect, ReviewWrite, Verdict,
@@ -28,7 +28,7 @@ use crate::record::observed::{
 use crate::record::policy::PolicyRecord;
 use crate::record::stored_statement::{StatementSignature, StoredStatement};
 
-const PORT: &str = "database";
+const PORT: Port = Port::Database;
 
 pub(super) struct Struck<T: ?Sized> {
     pub(super) life: Life,

@@ -9,13 +9,13 @@ use alloc::vec::Vec;
 use core::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 
 /// One recorded call of a port.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Call {
     /// The port, say `database`.
-    pub port: &'static str,
+    pub port: Port,
     /// The operation, say `finish leg_a`.
     pub op: String,
 }
@@ -24,7 +24,7 @@ impl Call {
     /// Whether the call ends a transaction.
     #[must_use]
     pub fn is_commit(&self) -> bool {
-        self.port == "database" && self.op.starts_with("finish ")
+        self.port == Port::Database && self.op.starts_with("finish ")
     }
 }
 
@@ -175,7 +175,7 @@ impl Life {
 
     /// Kills it between two calls, as `kill -9` would.
     pub fn kill(&self) {
-        self.die(&Call { port: "process", op: "kill".to_owned() });
+        self.die(&Call { port: Port::Of("process"), op: "kill".to_owned() });
     }
 
     /// Whether it stood still at some time.
@@ -247,7 +247,7 @@ impl Life {
     /// The gate: every fallible call of every port passes here.
     pub(super) async fn call<T>(
         &self,
-        port: &'static str,
+        port: Port,
         op: impl Into<String> + Send,
         work: impl Future<Output = PortResult<T>> + Send,
     ) -> PortResult<T> {

@@ -13,20 +13,20 @@ use super::life::Life;
 use crate::base::cas::CasOutcome;
 use crate::base::digest::Digest;
 use crate::base::id::RunId;
-use crate::port::PortResult;
 use crate::port::backup::{BackupSink, BackupSource, BackupStream, BackupTarget};
 use crate::port::environment::Clock;
 use crate::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
 use crate::port::run_store::{Claim, LockHolder, RunLock, RunStore, StopRequest, StoredRevision};
 use crate::port::signer::{SignatureVerifier, Signer};
+use crate::port::{Port, PortResult};
 use crate::record::backup::{BackupBlob, BackupRequest, BackupSummary, TargetFacts};
 use crate::record::signature::{Duty, SignatureFacts, SignedText};
 
-const KB: &str = "knowledge_base";
-const RUNS: &str = "run_store";
-const SOURCE: &str = "backup_source";
-const TARGET: &str = "backup_target";
-const SIGNER: &str = "signer";
+const KB: Port = Port::KnowledgeBase;
+const RUNS: Port = Port::RunStore;
+const SOURCE: Port = Port::BackupSource;
+const TARGET: Port = Port::BackupTarget;
+const SIGNER: Port = Port::Signer;
 
 #[async_trait]
 impl KnowledgeBase for Struck<dyn KnowledgeBase> {
@@ -234,7 +234,7 @@ impl Signer for Struck<dyn Signer> {
 #[async_trait]
 impl SignatureVerifier for Struck<dyn SignatureVerifier> {
     async fn observe(&self, document: &[u8], now: Timestamp) -> PortResult<SignatureFacts> {
-        self.life.call("signatures", "observe", self.inner.observe(document, now)).await
+        self.life.call(Port::Signatures, "observe", self.inner.observe(document, now)).await
     }
 
     async fn observe_with(
@@ -244,7 +244,7 @@ impl SignatureVerifier for Struck<dyn SignatureVerifier> {
         now: Timestamp,
     ) -> PortResult<SignatureFacts> {
         let work = self.inner.observe_with(document, keys, now);
-        self.life.call("signatures", "observe_with", work).await
+        self.life.call(Port::Signatures, "observe_with", work).await
     }
 }
 

@@ -14,14 +14,14 @@ use crate::base::id::RunId;
 use crate::base::key::refusal_id;
 use crate::machine::backlog::BacklogState;
 use crate::machine::run::GateId;
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::approval::{field, named_rows, parse_field};
 use crate::record::ask::{AnswerWrite, AskWrite, DecisionWrite, OpenAsk, StoredAnswer, StoredAsk};
 use crate::record::effect::{EffectContext, EffectKey, EffectName, ReviewVerdict, ReviewWrite, Verdict};
 use crate::record::observed::{Fence, SurveyScope};
 
 fn error(op: &str, kind: PortErrorKind, message: String) -> PortError {
-    PortError::new("database", op, kind, message)
+    PortError::new(Port::Database, op, kind, message)
 }
 
 /// Stores an ask; the fence was asserted.

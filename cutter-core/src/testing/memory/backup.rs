@@ -15,13 +15,13 @@ use super::world::{Data, Process, World};
 use crate::base::digest::{Digest, Hasher};
 use crate::base::id::RunId;
 use crate::port::backup::{BackupSink, BackupSource, BackupStream, BackupTarget};
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::backup::{
     BackupBlob, BackupRequest, BackupScope, BackupSummary, TableSummary, TargetFacts,
 };
 
-const SOURCE: &str = "backup_source";
-const TARGET: &str = "backup_target";
+const SOURCE: Port = Port::BackupSource;
+const TARGET: Port = Port::BackupTarget;
 const MAGIC: &str = "memory-cipher/1 ";
 const CHUNK: usize = 64 * 1024;
 

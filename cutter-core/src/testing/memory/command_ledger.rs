@@ -14,11 +14,11 @@ use super::world::Process;
 use crate::base::limits::ACTOR_MAX_BYTES;
 use crate::gate::command::{Standing, judge};
 use crate::port::command_ledger::{Attempt, Claim, Claimed, CommandLedger, Lease};
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::command::{Command, CommandKey, Settlement};
 use crate::record::command_entry::CommandEntry;
 
-const PORT: &str = "command_ledger";
+const PORT: Port = Port::CommandLedger;
 
 /// A command with its attempts, never empty.
 #[derive(Clone)]

@@ -120,7 +120,8 @@ impl Tx<'_> {
             return Ok(());
         }
         let (guard, open) = (BacklogGuard::CutDeps.as_str(), open.join(", "));
-        Err(self.conflict(format!("{guard}: entry {entry_id} waits: expected none, observed {open}")))
+        let message = format!("{guard}: entry {entry_id} waits: expected none, observed {open}");
+        Err(self.error(PortErrorKind::Waits, message))
     }
 
     /// The change set first, then units, signature, S2 → S5 → S6.

@@ -18,7 +18,7 @@ use crate::base::id::RunId;
 use crate::base::limits::CLEANUP_AFTER_DAYS;
 use crate::machine::cut_request::CutRequestStatus as S;
 use crate::port::cut_request::{Asked, Signal};
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::cut_request::{
     CutRequest, CutVerdict, Judgement, MarkVerdict, Move, Operation, Refusal, RunCommitted, RunText,
     SignalName, Transition, judge, same_text, staged_document,
@@ -26,7 +26,7 @@ use crate::record::cut_request::{
 use crate::record::effect::{EffectName, ReviewVerdict, Verdict};
 use crate::record::staging::StagingRecord;
 
-const PORT: &str = "database";
+const PORT: Port = Port::Database;
 
 /// A staging record with what it belongs to.
 #[derive(Debug, Clone, Serialize)]

@@ -10,7 +10,7 @@ use super::rows::Lifecycle;
 use super::world::World;
 use crate::base::id::RunId;
 use crate::base::vocabulary::Vocabulary;
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::effect::{EffectKey, EffectName};
 use crate::record::observed::GrantSnapshot;
 
@@ -113,7 +113,12 @@ impl World {
                 u.canonical_address == canonical_address && u.lifecycle_status != Lifecycle::Voided
             });
         let error = |kind, message: &str| {
-            PortError::new("database", "edit_unit", kind, alloc::format!("{canonical_address}: {message}"))
+            PortError::new(
+                Port::Database,
+                "edit_unit",
+                kind,
+                alloc::format!("{canonical_address}: {message}"),
+            )
         };
         match unit {
             None => Err(error(PortErrorKind::NotFound, "there is no such live unit")),

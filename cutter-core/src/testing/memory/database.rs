@@ -22,7 +22,7 @@ use crate::base::digest::Digest;
 use crate::base::id::RunId;
 use crate::base::vocabulary::Vocabulary;
 use crate::port::database::{Begun, Executor, PendingEffect, Reader, Reviewer, Verifier};
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::ask::{AnswerWrite, AskWrite, DecisionWrite, OpenAsk, StoredAsk};
 use crate::record::effect::{
     EffectContext, EffectFacts, EffectKey, EffectRecord, ExecutorEffect, ReviewWrite, Verdict,
@@ -36,7 +36,7 @@ use crate::record::observed::{
 use crate::record::policy::PolicyRecord;
 use crate::record::stored_statement::{StatementSignature, StoredStatement};
 
-const PORT: &str = "database";
+const PORT: Port = Port::Database;
 
 /// The database port of one process.
 pub struct MemoryDatabase(pub(super) Process);

@@ -10,10 +10,10 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 
 /// One recorded call: `(port, operation)`, say `("database", "finish leg_a")`.
-pub type Call = (&'static str, String);
+pub type Call = (Port, String);
 
 /// Which call a fault strikes. Calls are counted per life, from 1.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +23,7 @@ pub enum When {
     /// The `nth` call (from 1) with this port and operation.
     Operation {
         /// Port, say `run_store`.
-        port: &'static str,
+        port: Port,
         /// Operation, say `publish`.
         op: String,
         /// Which of them, from 1.
@@ -70,7 +70,7 @@ impl Fault {
 
     /// A fault at the first call of an operation.
     #[must_use]
-    pub fn on(port: &'static str, op: &str, kind: FaultKind) -> Self {
+    pub fn on(port: Port, op: &str, kind: FaultKind) -> Self {
         Self { when: When::Operation { port, op: op.to_string(), nth: 1 }, kind }
     }
 }
@@ -128,14 +128,14 @@ impl Life {
         self.plan.push(fault);
     }
 
-    pub(super) fn kill(&mut self, port: &'static str, op: &str) {
+    pub(super) fn kill(&mut self, port: Port, op: &str) {
         if self.dead.is_none() {
             self.dead = Some((port, op.to_string()));
         }
     }
 
     /// The error of every call of a dead process.
-    pub(super) fn death(&self, port: &'static str, op: &str) -> PortError {
+    pub(super) fn death(&self, port: Port, op: &str) -> PortError {
         let at = match &self.dead {
             Some((port, op)) => format!("process is dead: it ended at {port}.{op}"),
             None => "process is dead".to_string(),
@@ -143,7 +143,7 @@ impl Life {
         PortError::new(port, op, PortErrorKind::Unavailable, at)
     }
 
-    pub(super) fn enter(&mut self, port: &'static str, op: &str) -> Passage {
+    pub(super) fn enter(&mut self, port: Port, op: &str) -> Passage {
         if self.is_dead() {
             return Passage::Closed(self.death(port, op));
         }
@@ -187,11 +187,11 @@ impl Life {
 }
 
 /// The error of a call whose outcome is hidden from its caller.
-pub(super) fn unknown(port: &'static str, op: &str) -> PortError {
+pub(super) fn unknown(port: Port, op: &str) -> PortError {
     PortError::new(port, op, PortErrorKind::OutcomeUnknown, "injected: the answer was lost")
 }
 
-fn injected(port: &'static str, op: &str, kind: PortErrorKind) -> PortError {
+fn injected(port: Port, op: &str, kind: PortErrorKind) -> PortError {
     PortError::new(port, op, kind, "injected: nothing was done")
 }
 

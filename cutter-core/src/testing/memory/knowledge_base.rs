@@ -11,9 +11,9 @@ use async_trait::async_trait;
 use super::world::{Data, Process, World};
 use crate::base::digest::Digest;
 use crate::port::knowledge_base::{AppendOutcome, CreateOutcome, Document, KnowledgeBase};
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 
-const PORT: &str = "knowledge_base";
+const PORT: Port = Port::KnowledgeBase;
 
 /// Revisions by path, never empty; an index document has one revision that grows.
 #[derive(Debug, Clone, Default)]

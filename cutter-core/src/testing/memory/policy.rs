@@ -12,17 +12,17 @@ use crate::base::cas::CasOutcome;
 use crate::base::digest::Digest;
 use crate::base::id::mint_v7;
 use crate::port::policy::PolicyStore;
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::policy::{Change, Event, NewEvent, OPENPGP, PolicyRecord, PublicKeyRef};
 use crate::record::signature::Duty;
 
 #[async_trait]
 impl PolicyStore for MemoryDatabase {
     async fn append(&self, event: &NewEvent) -> PortResult<CasOutcome<u64>> {
-        self.0.call("database", "append_policy", |data| {
+        self.0.call(Port::Database, "append_policy", |data| {
             let now = data.now;
             event.append_to(&mut data.policy, now).map_err(|unfit| {
-                PortError::new("database", "append_policy", PortErrorKind::Invalid, unfit.to_string())
+                PortError::new(Port::Database, "append_policy", PortErrorKind::Invalid, unfit.to_string())
             })
         })
     }

@@ -12,9 +12,9 @@ use super::world::{Process, World};
 use crate::base::cas::CasOutcome;
 use crate::base::id::RunId;
 use crate::port::run_store::{Claim, LockHolder, RunLock, RunStore, StopRequest, StoredRevision};
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 
-const PORT: &str = "run_store";
+const PORT: Port = Port::RunStore;
 
 #[derive(Default)]
 pub(super) struct Runs {

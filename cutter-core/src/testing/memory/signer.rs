@@ -13,11 +13,11 @@ use jiff::Timestamp;
 use super::world::{Process, World, fingerprint};
 use crate::base::digest::Digest;
 use crate::port::signer::{SignatureVerifier, Signer};
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::signature::{Duty, SignatureFacts, SignedText};
 
-const SIGNER: &str = "signer";
-const SIGNATURES: &str = "signatures";
+const SIGNER: Port = Port::Signer;
+const SIGNATURES: Port = Port::Signatures;
 const BEGIN: &str = "-----BEGIN MEMORY SIGNED MESSAGE-----\n";
 const SEAL: &str = "\n-----MEMORY SIGNATURE ";
 const END: &str = "-----\n";

@@ -9,14 +9,14 @@ use super::observe;
 use super::rows::{Lifecycle, Tables};
 use crate::base::digest::Digest;
 use crate::base::id::RunId;
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::observed::Fence;
 use crate::record::signature::Duty;
 use crate::record::statement::{digest, subjects};
 use crate::record::stored_statement::{StatementSignature, StoredStatement};
 
 fn error(op: &str, kind: PortErrorKind, message: alloc::string::String) -> PortError {
-    PortError::new("database", op, kind, message)
+    PortError::new(Port::Database, op, kind, message)
 }
 
 /// Stores a statement with the executor's signature; the fence was asserted.

@@ -18,7 +18,7 @@ use super::observe::{self, Catalogue};
 use super::rows::{ApprovalUseRow, HistoryRow, Tables};
 use crate::gate::command::same_payload;
 use crate::machine::backlog::{BACKLOG, BacklogState};
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::effect::{
     EffectContext, EffectFacts, EffectName, EffectRecord, ExecutorEffect, ReviewVerdict, ReviewWrite,
     Verdict, WriteVerifyWrite, fact,
@@ -96,7 +96,8 @@ pub(super) fn perform(
     failing: bool,
 ) -> PortResult<Performed> {
     let op = format!("begin {}", cx.key.effect);
-    let invalid = |message: String| PortError::new("database", op.clone(), PortErrorKind::Invalid, message);
+    let invalid =
+        |message: String| PortError::new(Port::Database, op.clone(), PortErrorKind::Invalid, message);
     assert_fence(tables, &cx.fence, &op)?;
     if cx.key.run_id != cx.fence.run_id || cx.survey.run_id != cx.fence.run_id {
         return Err(invalid(format!(
@@ -108,7 +109,12 @@ pub(super) fn perform(
         return Err(invalid(format!("the request is not an effect {}", cx.key.effect)));
     }
     if cx.deadline_ms == 0 {
-        return Err(PortError::new("database", op, PortErrorKind::Deadline, "nothing is left of the cap"));
+        return Err(PortError::new(
+            Port::Database,
+            op,
+            PortErrorKind::Deadline,
+            "nothing is left of the cap",
+        ));
     }
     if let Some(record) = tables.effects.get(&cx.key) {
         if same_payload(&record.payload_sha256, &cx.payload_sha256) {
@@ -118,13 +124,13 @@ pub(super) fn perform(
             "{} occurrence {} of {} stands with payload {}, asked for {}",
             cx.key.effect, cx.key.occurrence, cx.key.run_id, record.payload_sha256, cx.payload_sha256
         );
-        return Err(PortError::new("database", op, PortErrorKind::Conflict, message));
+        return Err(PortError::new(Port::Database, op, PortErrorKind::Conflict, message));
     }
     let may_follow_end = matches!(cx.key.effect, EffectName::Sg3Review | EffectName::Void);
     if let Some(why) = tables.ended_runs.get(&cx.key.run_id).filter(|_| !may_follow_end) {
         let message =
             format!("run {} is over ({why}): no {} of it is stored any more", cx.key.run_id, cx.key.effect);
-        return Err(PortError::new("database", op, PortErrorKind::Conflict, message));
+        return Err(PortError::new(Port::Database, op, PortErrorKind::Conflict, message));
     }
     let survey_before = observe::survey(tables, catalogue, &cx.survey);
     let mut struck = catalogue.clone();
@@ -171,7 +177,7 @@ pub(super) fn assert_fence(tables: &Tables, fence: &Fence, op: &str) -> PortResu
         row => {
             let observed = row.map_or("no fence".to_string(), |r| format!("epoch {}", r.epoch));
             let message = format!("expected epoch {} of {}, observed {observed}", fence.epoch, fence.run_id);
-            Err(PortError::new("database", op, PortErrorKind::Fenced, message))
+            Err(PortError::new(Port::Database, op, PortErrorKind::Fenced, message))
         }
     }
 }
@@ -198,7 +204,7 @@ pub(super) fn record(
 
 impl Tx<'_> {
     pub(super) fn error(&self, kind: PortErrorKind, message: impl Into<String>) -> PortError {
-        PortError::new("database", format!("begin {}", self.cx.key.effect), kind, message)
+        PortError::new(Port::Database, format!("begin {}", self.cx.key.effect), kind, message)
     }
 
     pub(super) fn conflict(&self, message: impl Into<String>) -> PortError {
@@ -217,7 +223,7 @@ impl Tx<'_> {
     pub(super) fn refuse(&mut self, message: impl Into<String>) {
         if self.refusal.is_none() && !self.catalogue.guards_dropped {
             self.refusal = Some(PortError::new(
-                "database",
+                Port::Database,
                 format!("finish {}", self.cx.key.effect),
                 PortErrorKind::Conflict,
                 message,

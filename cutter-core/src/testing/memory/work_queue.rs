@@ -19,13 +19,13 @@ use crate::machine::work_item::{WORK_ITEM, WorkItemState};
 use crate::port::work_queue::{
     Answer, Enqueued, ItemQuery, QueueStatistics, Retained, TakenOver, Wake, WorkQueue,
 };
-use crate::port::{PortError, PortErrorKind, PortResult};
+use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::queue::{
     Attempt, BATCH_MAX, Failure, ItemId, Judgement, LEASE_MAX, LEASE_MIN, NewItem, Operation, Token,
     WorkItem, after, claim_order, judge, judge_enqueue, unknown,
 };
 
-const PORT: &str = "work_queue";
+const PORT: Port = Port::WorkQueue;
 
 /// The queue in memory. Clones share it; its clock stands still but for [`Self::advance`].
 #[derive(Clone)]

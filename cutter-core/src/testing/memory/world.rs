@@ -19,7 +19,6 @@ use super::rows::Tables;
 use super::run_store::{MemoryRunStore, Runs};
 use super::signer::{KeyRing, MemorySignatures, MemorySigner};
 use crate::base::digest::Digest;
-use crate::port::PortResult;
 use crate::port::backlog::Backlog;
 use crate::port::backup::{BackupSource, BackupTarget};
 use crate::port::cut_request::CutRequests;
@@ -29,6 +28,7 @@ use crate::port::knowledge_base::KnowledgeBase;
 use crate::port::policy::PolicyStore;
 use crate::port::run_store::RunStore;
 use crate::port::signer::{SignatureVerifier, Signer};
+use crate::port::{Port, PortResult};
 use crate::record::policy::PolicyRecord;
 
 /// When every world begins: 2026-01-02T03:04:05Z.
@@ -227,7 +227,7 @@ impl Process {
     /// Kills the process between two calls, as `kill -9` would.
     pub fn kill(&self) {
         let mut inner = self.world.lock();
-        self.end(&mut inner, "process", "kill");
+        self.end(&mut inner, Port::Of("process"), "kill");
     }
 
     /// What it showed to people so far.
@@ -240,7 +240,7 @@ impl Process {
         self.world.lock().lives.get_mut(self.life).map(f)
     }
 
-    fn end(&self, inner: &mut Inner, port: &'static str, op: &str) {
+    fn end(&self, inner: &mut Inner, port: Port, op: &str) {
         if let Some(life) = inner.lives.get_mut(self.life) {
             life.kill(port, op);
         }
@@ -256,7 +256,7 @@ impl Process {
     /// while it works.
     pub(super) fn call<T>(
         &self,
-        port: &'static str,
+        port: Port,
         op: &str,
         work: impl FnOnce(&mut Data) -> PortResult<T>,
     ) -> PortResult<T> {
@@ -383,7 +383,7 @@ mod tests {
     fn an_outcome_that_is_unknown_may_be_either() {
         let world = World::new(1);
         for (kind, done) in [(FaultKind::UnknownDone, true), (FaultKind::UnknownNotDone, false)] {
-            let process = world.process_with(FaultPlan::one(Fault::on("knowledge_base", "create", kind)));
+            let process = world.process_with(FaultPlan::one(Fault::on(Port::KnowledgeBase, "create", kind)));
             let ports = process.ports();
             let path = alloc::format!("{kind:?}/a.md");
             let error = block_on(ports.kb.create(&path, b"a")).unwrap_err();
@@ -396,7 +396,8 @@ mod tests {
     fn a_failure_lasts_as_often_as_it_was_planned() {
         let world = World::new(1);
         let kind = FaultKind::Fail { kind: PortErrorKind::Full, times: 3 };
-        let ports = world.process_with(FaultPlan::one(Fault::on("knowledge_base", "create", kind))).ports();
+        let ports =
+            world.process_with(FaultPlan::one(Fault::on(Port::KnowledgeBase, "create", kind))).ports();
         for _ in 0..3 {
             let error = block_on(ports.kb.create("a/b.md", b"a")).unwrap_err();
             assert_eq!(error.kind, PortErrorKind::Full);

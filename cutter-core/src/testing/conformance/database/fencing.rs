@@ -4,8 +4,8 @@ use alloc::format;
 
 use super::{DatabaseUnderTest, REFUSALS};
 use crate::gate::drift;
-use crate::port::PortErrorKind;
 use crate::port::database::{Begun, PendingEffect};
+use crate::port::{Port, PortErrorKind};
 use crate::record::effect::{EffectName, ExecutorEffect, Verdict};
 use crate::record::observed::Fence;
 use crate::testing::conformance::fixture::{Case, Chain, Request};
@@ -102,8 +102,9 @@ pub(super) async fn of_many_drivers_one_effect_stands(db: &DatabaseUnderTest) ->
                 Begun::Recorded(record) => Ok(record),
                 Begun::Pending(open) => {
                     let message = "no record";
-                    let none =
-                        || crate::port::PortError::new("database", "finish", PortErrorKind::Corrupt, message);
+                    let none = || {
+                        crate::port::PortError::new(Port::Database, "finish", PortErrorKind::Corrupt, message)
+                    };
                     open.finish(Verdict::Commit).await?.ok_or_else(none)
                 }
             }
