@@ -207,7 +207,7 @@ mod tests {
             backup::judge(&backup::BackupFacts::example()),
             grant_probe::judge(&grant_probe::example()),
             authorization::judge(&authorization::AuthorizationFacts::example()),
-            stored_approval::judge("SG_cut_authz", true, &stored_approval::example()),
+            stored_approval::judge(GateId::CutAuthz, true, &stored_approval::example()),
             cut_leg_a::judge(&cut_leg_a::LegAFacts::example()),
             structural_verify::tests::judge_example(),
             leg_b_record::judge(&leg_b_record::LegBFacts::example()),

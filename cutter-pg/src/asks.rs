@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use cutter_core::base::id::RunId;
+use cutter_core::machine::run::GateId;
 use cutter_core::port::PortResult;
 use cutter_core::record::ask::{
     AnswerWrite, AskWrite, DecisionWrite, OpenAsk, RunBegun, StoredAnswer, StoredAsk,
@@ -89,7 +90,7 @@ fn decide(client: &mut Client, run_id: &str, decision: &DecisionWrite) -> Result
         "SELECT cutter_governance.fn_decision_record($1, $2, $3, $4, $5, $6, $7)",
         &[
             &run_id,
-            &decision.gate,
+            &decision.gate.as_str(),
             &occurrence(decision.occurrence)?,
             &decision.sha256.to_hex(),
             &decision.payload_sha256.to_hex(),
@@ -107,7 +108,7 @@ fn record(client: &mut Client, run_id: &str, answers: &[AnswerWrite]) -> Result<
             "SELECT cutter_governance.fn_answer_record($1, $2, $3, $4, $5, $6, $7, $8)",
             &[
                 &run_id,
-                &answer.gate,
+                &answer.gate.as_str(),
                 &occurrence(answer.occurrence)?,
                 &answer.decision.as_str(),
                 &answer.approval_kb_id,
@@ -137,7 +138,7 @@ pub(crate) fn of_run(client: &mut Client, run_id: &str) -> Result<Vec<StoredAsk>
     let mut asks: Vec<StoredAsk> = Vec::new();
     let mut of_ask = None;
     for row in &rows {
-        let (gate, n): (&str, i32) = (get(row, "gate")?, get(row, "occurrence")?);
+        let (gate, n): (GateId, i32) = (parsed(row, "gate")?, get(row, "occurrence")?);
         let n = u32::try_from(n).map_err(|e| PgError::Shape(e.to_string()))?;
         if of_ask.replace((gate, n)) != Some((gate, n)) {
             asks.push(StoredAsk {
@@ -155,7 +156,7 @@ pub(crate) fn of_run(client: &mut Client, run_id: &str) -> Result<Vec<StoredAsk>
         let Some(decision) = get::<_, Option<&str>>(row, "decision")? else { continue };
         let answer = StoredAnswer {
             answer: AnswerWrite {
-                gate: gate.to_owned(),
+                gate,
                 occurrence: n,
                 decision: verdict(decision),
                 approval_kb_id: get(row, "approval_kb_id")?,
@@ -214,7 +215,7 @@ pub(crate) fn open_asks(client: &mut Client, since: Option<Timestamp>) -> Result
         };
         Ok(OpenAsk {
             run_id,
-            gate: get(row, "gate")?,
+            gate: parsed(row, "gate")?,
             occurrence: u32::try_from(n).map_err(|e| PgError::Shape(e.to_string()))?,
             recorded_at: timestamp(row, "recorded_at")?,
             decided: get::<_, Option<&str>>(row, "decision")?.map(verdict),

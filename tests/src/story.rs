@@ -1,7 +1,7 @@
 //! Stories for the crash tests: a run with its people, told as a function of the world.
 
 use cutter_core::driver::{self, DriveError, Driven, Ports, ask_for_stop};
-use cutter_core::machine::run::{RunState, Stage};
+use cutter_core::machine::run::{GateId, RunState, Stage};
 use cutter_core::port::environment::{Observer, Progress};
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::sidecar::{Sidecar, StopRecord};
@@ -109,11 +109,11 @@ impl Story {
         } else if let Some(ask) = &sidecar.ask {
             let decision = match self.plot {
                 Plot::Refuse => ReviewVerdict::Reject,
-                Plot::Defer if ask.occurrence == 1 && ask.gate == "SG_cut_authz" => ReviewVerdict::Defer,
+                Plot::Defer if ask.occurrence == 1 && ask.gate == GateId::CutAuthz => ReviewVerdict::Defer,
                 _ => ReviewVerdict::Approve,
             };
             // at the second gate of this plot nobody signs: the run is voided there
-            if !(self.plot == Plot::VoidDrafts && ask.gate != "SG_cut_authz") {
+            if !(self.plot == Plot::VoidDrafts && ask.gate != GateId::CutAuthz) {
                 self.sign(scenario, ask, decision);
             }
         }

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use cutter_core::base::canonical::{Appended, Settled};
 use cutter_core::base::digest::Digest;
 use cutter_core::driver::{Outcome, Ports, policy_of};
+use cutter_core::machine::run::GateId;
 use cutter_core::operate::inspect::recover::unknown_to;
 use cutter_core::operate::inspect::verify::{self, Approvals, Found, Taken};
 use cutter_core::operate::inspect::{Summary, why};
@@ -187,7 +188,7 @@ fn why_and_summary_say_what_is_missing_at_every_rest() {
     let parked = scenario.cut(&ports).unwrap();
     let summary = Summary::of(&parked.sidecar, "here");
     let gate = summary.paused_at.as_ref().unwrap();
-    assert_eq!(gate.gate, "SG_cut_authz");
+    assert_eq!(gate.gate, GateId::CutAuthz);
     assert_eq!(summary.phase.as_deref(), Some("cut_leg_a"));
     let answer = why(&parked.sidecar, None, None);
     assert!(answer.condition.contains("SG_cut_authz"), "{answer:?}");
@@ -351,14 +352,13 @@ fn each_field_of_an_answer_is_compared() {
         assert!(failing(&facts).contains(&expected), "{name}: {:?}", failing(&facts));
     }
     let said = verify::allowed(&clean.claims.policy, &clean.approvals, &judge(&clean, &[]), None);
-    let of =
-        |a: &verify::Allowed| (a.gate.clone(), a.decision.clone(), a.actor.clone(), a.signed_at.is_some());
-    let by = |gate: &str| (gate.to_owned(), "approve".to_owned(), "ada".to_owned(), true);
-    assert_eq!(said.iter().map(of).collect::<Vec<_>>(), [by("SG_cut_authz"), by("SG_lifecycle_authz")]);
+    let of = |a: &verify::Allowed| (a.gate, a.decision.clone(), a.actor.clone(), a.signed_at.is_some());
+    let by = |gate: GateId| (gate, "approve".to_owned(), "ada".to_owned(), true);
+    assert_eq!(said.iter().map(of).collect::<Vec<_>>(), [by(GateId::CutAuthz), by(GateId::LifecycleAuthz)]);
     let mut spoilt = clean.clone();
     spoilt.approvals[0].found = Found::Absent;
     let said = verify::allowed(&spoilt.claims.policy, &spoilt.approvals, &judge(&spoilt, &[]), None);
-    assert_eq!(said.iter().map(of).collect::<Vec<_>>(), [by("SG_lifecycle_authz")]);
+    assert_eq!(said.iter().map(of).collect::<Vec<_>>(), [by(GateId::LifecycleAuthz)]);
 }
 
 /// Whoever answered is judged by the policy that stood when the database took the answer.
@@ -444,7 +444,7 @@ fn answers_are_judged_by_the_policy_of_then() {
 /// An ask, for the answers to it.
 fn stored_ask(facts: &Facts) -> AskWrite {
     let ask = Ask {
-        gate: "SG_cut_authz".into(),
+        gate: GateId::CutAuthz,
         occurrence: 1,
         approval_type: "cut_authorization".into(),
         required: std::collections::BTreeMap::new(),
@@ -458,7 +458,7 @@ fn stored_ask(facts: &Facts) -> AskWrite {
 
 fn heard(stored: &StoredApproval, at: jiff::Timestamp) -> StoredAnswer {
     let answer = AnswerWrite {
-        gate: "SG_cut_authz".into(),
+        gate: GateId::CutAuthz,
         occurrence: 1,
         decision: stored.decision,
         approval_kb_id: stored.approval_kb_id.clone(),

@@ -311,7 +311,7 @@ fn forge(s: &Scenario, run_id: &RunId, ask: &Ask, document: &str, verdict: Revie
     let open = open.iter().find(|o| o.run_id == *run_id && o.gate == ask.gate).unwrap();
     let stored = block_on(ports.reader.asks(run_id)).unwrap();
     let asked = &stored.iter().find(|s| s.asked.ask == *ask).unwrap().asked;
-    let moves = ask.gate == "SG_cut_authz";
+    let moves = ask.gate == GateId::CutAuthz;
     let entry = open.entry.as_ref().map(|(id, _)| *id);
     let write = asked.decision(&answer, None, entry, open.change_set_id, moves).unwrap();
     let decision = DecisionWrite {
@@ -459,7 +459,7 @@ fn a_stop_that_needs_a_decision_says_which_host_has_it() {
     s.sign(&ask, Approve);
     let error = s.resume(&cutting(&s), &run_id).unwrap_err().to_string();
     assert!(error.contains("cutter_review") && error.contains("cutter why --run-id"), "{error}");
-    assert_eq!(asked(&s.resumed(&run_id)).gate, "SG_cut_authz", "the host that has it goes on");
+    assert_eq!(asked(&s.resumed(&run_id)).gate, GateId::CutAuthz, "the host that has it goes on");
 }
 
 proptest! {

@@ -334,7 +334,7 @@ impl RunFolder {
     /// The ask to refuse: where a gate waits and a stop, whoever refuses says which.
     fn refused(&self, purpose: Option<Purpose>) -> Result<&Asked, Failure> {
         let asked = self.asked(purpose)?;
-        let is_stop = |a: &Asked| a.ask.gate == GateId::FailureEscalation.as_str();
+        let is_stop = |a: &Asked| a.ask.gate == GateId::FailureEscalation;
         let Some(gate) = self.asks.iter().rev().find(|a| !is_stop(a)) else { return Ok(asked) };
         if purpose.is_some() || !is_stop(asked) {
             return Ok(asked);
@@ -363,9 +363,9 @@ impl RunFolder {
 
     /// The report that says that a gate was passed: what is answered there now comes late.
     pub(crate) fn passed(&self, asked: &Asked) -> Option<&String> {
-        let phase = match asked.ask.gate.parse() {
-            Ok(GateId::CutAuthz) => Phase::CutLegA,
-            Ok(GateId::LifecycleAuthz) => Phase::LifecycleEnact,
+        let phase = match asked.ask.gate {
+            GateId::CutAuthz => Phase::CutLegA,
+            GateId::LifecycleAuthz => Phase::LifecycleEnact,
             _ => return None,
         };
         let is_its = |path: &&String| {
@@ -389,7 +389,7 @@ impl RunFolder {
 
 /// The nonces of the stops for which a document says that the run may go on. Whether it may, a gate says.
 fn settled(kb: &dyn KnowledgeBase, paths: &[&str], asks: &[Asked]) -> Result<BTreeSet<String>, Failure> {
-    let stops = asks.iter().filter(|a| a.ask.gate == GateId::FailureEscalation.as_str());
+    let stops = asks.iter().filter(|a| a.ask.gate == GateId::FailureEscalation);
     let nonces: BTreeSet<&String> = stops.filter_map(|a| a.ask.required.get(field::NONCE)).collect();
     let mut settled = BTreeSet::new();
     let name = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();

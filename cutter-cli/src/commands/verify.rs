@@ -8,6 +8,7 @@ mod said;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use cutter_core::machine::run::GateId;
 use cutter_core::operate::inspect::verify::{Allowed, Answer, Judged, LIMITS, NotChecked, Verification};
 use cutter_core::record::statement::envelope;
 use serde::Serialize;
@@ -77,7 +78,7 @@ pub(crate) struct Verified {
     refused: Vec<Refused>,
     /// Gates that wait for an answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    waits: Vec<String>,
+    waits: Vec<GateId>,
     /// Over which text.
     #[serde(flatten)]
     text: Text,

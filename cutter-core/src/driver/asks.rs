@@ -29,7 +29,7 @@ impl Run<'_> {
     pub(super) async fn store_late(&self) -> Result<Vec<String>, Halt> {
         for stored in self.stored_asks().await?.iter().filter(|stored| stored.closed) {
             let ask = core::slice::from_ref(&stored.asked.ask);
-            let Ok(gate) = ask[0].gate.parse() else { continue };
+            let gate = ask[0].gate;
             let chain = self.chain().await?;
             let known: BTreeSet<Digest> = stored.answers.iter().map(|a| a.answer.sha256()).collect();
             let mut late = Vec::new();
@@ -80,7 +80,7 @@ impl Run<'_> {
 
     /// Stores valid answers to an ask that is on record; what stands there already is fine.
     pub(super) async fn store_answers(&self, answers: &[Answer]) -> Result<(), Halt> {
-        let sovereign = |a: &&Answer| a.ask.gate != GateId::FailureEscalation.as_str();
+        let sovereign = |a: &&Answer| a.ask.gate != GateId::FailureEscalation;
         let named = |a: &&Answer| a.ask.required.contains_key(crate::record::approval::field::ROWS_DIGEST);
         let writes: Vec<AnswerWrite> =
             answers.iter().filter(sovereign).filter(named).map(Answer::to_write).collect();
@@ -95,9 +95,9 @@ impl Run<'_> {
     /// What is asked is open until it is asked anew: a refusal of it that came meanwhile is carried out.
     pub(super) async fn refused_meanwhile(&mut self) -> Result<Option<Outcome>, Halt> {
         let Some(ask) = self.sidecar.ask.clone() else { return Ok(None) };
-        let (gate, effect) = match ask.gate.parse() {
-            Ok(gate @ GateId::CutAuthz) => (gate, EffectName::LegA),
-            Ok(gate @ GateId::LifecycleAuthz) => (gate, EffectName::Enact),
+        let (gate, effect) = match ask.gate {
+            gate @ GateId::CutAuthz => (gate, EffectName::LegA),
+            gate @ GateId::LifecycleAuthz => (gate, EffectName::Enact),
             _ => return Ok(None),
         };
         if self.fence.is_none() || self.committed(effect).await? {

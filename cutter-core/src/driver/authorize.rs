@@ -173,7 +173,7 @@ impl Run<'_> {
 
     /// Records a refusal, and carries it out.
     pub(super) async fn refuse(&mut self, gate: GateId, answer: &Answer) -> Result<Option<Outcome>, Halt> {
-        if self.last_decision(gate.as_str()).is_ok_and(|last| last.sha256 == Some(answer.sha256)) {
+        if self.decision(gate).is_ok_and(|last| last.sha256 == Some(answer.sha256)) {
             return self.begin_refusal(gate, answer.ask.occurrence).await;
         }
         let record = self.approval_record(gate, answer);
@@ -204,8 +204,8 @@ impl Run<'_> {
         let intent = self.intent()?.clone();
         let phase = if gate == GateId::CutAuthz { Phase::CutLegA } else { Phase::LifecycleEnact };
         let effect = effect_at(gate);
-        let stored = self.store_approval(&intent, gate.as_str(), effect, phase).await?;
-        let record = self.last_decision(gate.as_str())?;
+        let stored = self.store_approval(&intent, gate, effect, phase).await?;
+        let record = self.decision(gate)?;
         if !stored {
             return self.awaits_decision(&record.approval_kb_id);
         }
@@ -218,7 +218,7 @@ impl Run<'_> {
     pub(super) fn approval_record(&self, gate: GateId, answer: &Answer) -> ApprovalRecord {
         let approval = &answer.approval;
         ApprovalRecord {
-            gate: gate.as_str().to_owned(),
+            gate,
             requested_utc: self.sidecar.intent.as_ref().map_or(self.sidecar.created_utc, |i| i.at),
             approval_kb_id: answer.path.clone(),
             review_decision_id: match gate {
@@ -239,16 +239,12 @@ impl Run<'_> {
     }
 
     /// The last approving record for a gate.
-    pub(super) fn approval(&self, gate: &str) -> Result<ApprovalRecord, Halt> {
-        self.last_decision(gate)
-    }
-
-    fn last_decision(&self, gate: &str) -> Result<ApprovalRecord, Halt> {
+    pub(super) fn decision(&self, gate: GateId) -> Result<ApprovalRecord, Halt> {
         Ok(self.numbered_decision(gate)?.1)
     }
 
     /// The last decision at a gate, with the number of its effect.
-    pub(super) fn numbered_decision(&self, gate: &str) -> Result<(u32, ApprovalRecord), Halt> {
+    pub(super) fn numbered_decision(&self, gate: GateId) -> Result<(u32, ApprovalRecord), Halt> {
         let missing = || Halt::stop(StopReason::Internal, format!("no decision at {gate} is recorded"));
         self.sidecar.last_decision(gate).map(|(n, record)| (n, record.clone())).ok_or_else(missing)
     }
@@ -388,7 +384,7 @@ impl Run<'_> {
             for (effect, gate) in
                 [(EffectName::Sg1Review, GateId::CutAuthz), (EffectName::Sg2Review, GateId::LifecycleAuthz)]
             {
-                effects.extend(self.sidecar.last_decision(gate.as_str()).map(|(n, _)| (effect, n)));
+                effects.extend(self.sidecar.last_decision(gate).map(|(n, _)| (effect, n)));
             }
         }
         for (effect, occurrence) in effects {
@@ -463,9 +459,9 @@ impl Run<'_> {
 pub(super) const REFUSAL: &str = "refusal";
 
 /// What an approval at a gate is called.
-pub(super) const fn approval_type_of(gate: &str) -> &'static str {
-    match gate.as_bytes() {
-        b"SG_cut_authz" => crate::record::approval::CUT_AUTHORIZATION,
+pub(super) const fn approval_type_of(gate: GateId) -> &'static str {
+    match gate {
+        GateId::CutAuthz => crate::record::approval::CUT_AUTHORIZATION,
         _ => crate::record::approval::LIFECYCLE_ENACTMENT,
     }
 }

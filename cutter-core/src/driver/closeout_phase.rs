@@ -16,7 +16,7 @@ use crate::base::digest::Digest;
 use crate::base::key::{self, DerivedKey, MintedKey, PhaseKey};
 use crate::base::limits::KB_DOCUMENTS_PER_RUN;
 use crate::gate::closeout;
-use crate::machine::run::{Phase, Stage};
+use crate::machine::run::{GateId, Phase, Stage};
 use crate::machine::stop::StopReason;
 use crate::port::PortErrorKind;
 use crate::port::knowledge_base::AppendOutcome;
@@ -75,8 +75,8 @@ impl Run<'_> {
 
     /// The run's first twelve documents: phase documents and the requests that were answered.
     pub(super) fn standing_documents(&self) -> Vec<Artifact> {
-        let gates = ["SG_cut_authz", "SG_lifecycle_authz"];
-        let counted = gates.iter().filter_map(|gate| self.sidecar.approval(gate)?.request_sha256);
+        let gates = [GateId::CutAuthz, GateId::LifecycleAuthz];
+        let counted = gates.into_iter().filter_map(|gate| self.sidecar.approval(gate)?.request_sha256);
         let answered: Vec<Digest> = counted.collect();
         let is_request = |d: &Artifact| d.path.contains("-authz-request");
         let mut documents: Vec<Artifact> = self.sidecar.documents.to_vec();

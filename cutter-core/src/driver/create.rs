@@ -17,7 +17,7 @@ use crate::base::canonical::{Appended, Settled};
 use crate::base::cas::CasOutcome;
 use crate::base::digest::Digest;
 use crate::base::id::RunId;
-use crate::machine::run::{Phase, RunState, Stage};
+use crate::machine::run::{GateId, Phase, RunState, Stage};
 use crate::machine::stop::Slug;
 use crate::port::run_store::{Beginning, Claim, StoredRevision};
 use crate::port::{Port, PortError, PortErrorKind};
@@ -188,7 +188,7 @@ async fn layers_agree(ports: &Ports, sidecar: &Sidecar) -> Result<bool, DriveErr
     let evidence = ports.reader.evidence(&sidecar.run_id).await?;
     let decision = sidecar.context_pins.get("review_decision_id");
     let recorded = sidecar.sovereign_approvals.iter().any(|a| {
-        a.gate == "SG_lifecycle_authz" && a.review_decision_id.map(|id| id.to_string()).as_ref() == decision
+        a.gate == GateId::LifecycleAuthz && a.review_decision_id.map(|id| id.to_string()).as_ref() == decision
     });
     Ok(recorded && !evidence.voided && evidence.entry_status.as_deref() == Some("verified_complete"))
 }

@@ -17,7 +17,7 @@ use crate::base::canonical;
 use crate::base::digest::Digest;
 use crate::base::key::{self, RowLabel};
 use crate::gate::{cut_leg_a, leg_b_record, structural_verify, write_verify};
-use crate::machine::run::Phase;
+use crate::machine::run::{GateId, Phase};
 use crate::machine::stop::StopReason;
 use crate::port::environment::Progress;
 use crate::record::attestation::{self, Subject};
@@ -46,7 +46,7 @@ impl Run<'_> {
         if !(self.adopting && self.committed(EffectName::LegA).await?) {
             self.backup_stands().await?;
             self.documents_stand().await?;
-            self.stored_approval(&intent, "SG_cut_authz", EffectName::Sg1Review, Phase::CutLegA).await?;
+            self.stored_approval(&intent, GateId::CutAuthz, EffectName::Sg1Review, Phase::CutLegA).await?;
         }
         let change_set_id = intent.id("change_set")?;
         let units = self.unit_writes(change_set_id).await?;
@@ -57,7 +57,7 @@ impl Run<'_> {
             .attest(Duty::Executor, "cut", intent.id("executor_signature")?, &subject, None, &intent)
             .await?;
         let (document, version) = self.source_ids()?;
-        let approval = self.approval("SG_cut_authz")?;
+        let approval = self.decision(GateId::CutAuthz)?;
         let write = LegAWrite {
             change_set_id,
             idempotency_key: payload_digest(&(

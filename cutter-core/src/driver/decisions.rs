@@ -88,7 +88,7 @@ impl Run<'_> {
             .into_iter()
             .partition(|a| a.nonce == nonce);
         self.sidecar.sovereign_approvals = other;
-        let gate = ask.gate.parse().unwrap_or(GateId::FailureEscalation);
+        let gate = ask.gate;
         for one in &standing {
             let known = own.iter().find(|record| record.sha256 == Some(one.answer.sha256)).cloned();
             let record = known.unwrap_or_else(|| ApprovalRecord {
@@ -130,7 +130,7 @@ impl Run<'_> {
 
     /// The decisions on an ask as they stand, in the order of their effects.
     async fn standing(&self, asked: &AskWrite) -> Result<Vec<Standing>, Halt> {
-        let gate: GateId = asked.ask.gate.parse().unwrap_or(GateId::FailureEscalation);
+        let gate = asked.ask.gate;
         let evidence = self.ports.reader.evidence(&self.sidecar.run_id).await.map_err(|e| self.halt(e))?;
         let nonce = nonce_of(&asked.ask);
         let mut standing = Vec::new();
@@ -199,7 +199,7 @@ impl Run<'_> {
         }
         let known = self.sidecar.sovereign_approvals.iter().any(|a| a.sha256 == Some(row.sha256));
         let facts = &effect.facts;
-        let gate = asked.ask.gate.as_str();
+        let gate = asked.ask.gate;
         let moved = facts.survey_before.0.get(drift::BACKLOG_STATUS)
             != facts.survey_after.0.get(drift::BACKLOG_STATUS);
         let judged = stored_approval::judge(gate, moved, facts);
@@ -220,7 +220,7 @@ impl Run<'_> {
         moved: bool,
     ) -> Result<Option<Digest>, Halt> {
         let answer = AnswerWrite {
-            gate: asked.ask.gate.clone(),
+            gate: asked.ask.gate,
             occurrence: asked.ask.occurrence,
             decision: row.decision,
             approval_kb_id: row.approval_kb_id.clone(),
@@ -260,7 +260,7 @@ impl Run<'_> {
     pub(super) async fn stored_approval(
         &mut self,
         intent: &Intent,
-        gate: &str,
+        gate: GateId,
         effect: EffectName,
         phase: Phase,
     ) -> Result<(), Halt> {
@@ -280,7 +280,7 @@ impl Run<'_> {
     pub(super) async fn store_approval(
         &mut self,
         intent: &Intent,
-        gate: &str,
+        gate: GateId,
         effect: EffectName,
         phase: Phase,
     ) -> Result<bool, Halt> {

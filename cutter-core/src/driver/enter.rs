@@ -9,7 +9,7 @@ use super::run::{Halt, Run};
 use crate::base::digest::Digest;
 use crate::gate::drift;
 use crate::machine::retry::{RetryDecision, RetryPolicy, decide};
-use crate::machine::run::{Phase, Stage};
+use crate::machine::run::{GateId, Phase, Stage};
 use crate::machine::stop::StopReason;
 use crate::port::PortErrorKind;
 use crate::port::environment::Progress;
@@ -116,8 +116,8 @@ impl Run<'_> {
     /// Which occurrence of an effect belongs to the run as it stands.
     pub(super) fn occurrence_of(&self, effect: EffectName) -> u32 {
         let gate = match effect {
-            EffectName::Sg1Review => "SG_cut_authz",
-            EffectName::Sg2Review => "SG_lifecycle_authz",
+            EffectName::Sg1Review => GateId::CutAuthz,
+            EffectName::Sg2Review => GateId::LifecycleAuthz,
             _ => return 1,
         };
         self.sidecar.last_decision(gate).map_or(1, |(n, _)| n)

@@ -11,7 +11,7 @@ use super::enter::Acted;
 use super::perform::{Act, Performance, Recheck};
 use super::run::{Halt, Run, payload_digest};
 use crate::gate::lifecycle_enact;
-use crate::machine::run::Phase;
+use crate::machine::run::{GateId, Phase};
 use crate::port::environment::Progress;
 use crate::record::attestation;
 use crate::record::effect::{EffectFacts, EffectName, EnactWrite, ExecutorEffect};
@@ -23,10 +23,10 @@ impl Run<'_> {
         let intent = self.intent()?.clone();
         if !(self.adopting && self.committed(EffectName::Enact).await?) {
             self.documents_stand().await?;
-            let (gate, effect) = ("SG_lifecycle_authz", EffectName::Sg2Review);
+            let (gate, effect) = (GateId::LifecycleAuthz, EffectName::Sg2Review);
             self.stored_approval(&intent, gate, effect, Phase::LifecycleEnact).await?;
         }
-        let approval = self.approval("SG_lifecycle_authz")?;
+        let approval = self.decision(GateId::LifecycleAuthz)?;
         let n = self.pin_number("candidate_count")?;
         self.ports.observer.progress(&Progress::Units(n));
         let review_decision_id = self.sidecar.pin_uuid("review_decision_id")?;

@@ -308,7 +308,7 @@ impl Run<'_> {
             let verdict = verdict_on(facts, &chain.now().of_refusals(), document.sha256);
             match verdict {
                 Ok(approval) => {
-                    let gate = ask.gate.parse().unwrap_or(GateId::FailureEscalation);
+                    let gate = ask.gate;
                     let mut own = if approval.allows() { self.own_checks(gate) } else { Vec::new() };
                     own.retain(|check| !check.ok);
                     if !own.is_empty() {
@@ -345,10 +345,10 @@ impl Run<'_> {
 
     /// When an ask was fixed: a gate's with its intent, a stop's with the stop.
     fn requested_at(&self, ask: &Ask) -> Option<jiff::Timestamp> {
-        if ask.gate == GateId::FailureEscalation.as_str() {
+        if ask.gate == GateId::FailureEscalation {
             return self.sidecar.stops.iter().find(|s| s.n == ask.occurrence).map(|s| s.at);
         }
-        let asking = self.sidecar.intent.as_ref().filter(|i| i.name == ask.gate).map(|i| i.at);
+        let asking = self.sidecar.intent.as_ref().filter(|i| i.name == ask.gate.as_str()).map(|i| i.at);
         // once its phase runs, the answer that it took says when it was asked
         asking.or_else(|| self.decided(ask).map(|answer| answer.requested_utc))
     }

@@ -113,11 +113,11 @@ fn read_otherwise(document: &[u8], text: &str) -> Option<String> {
 /// What may answer an ask: what is allowed now and was since the head that the ask names. A stop is
 /// answered under the policy now. A head that is not of this chain allows nobody.
 pub(crate) fn allowed(chain: &Chain, ask: &Ask) -> ApprovalPolicy {
-    if ask.gate == GateId::FailureEscalation.as_str() {
-        return chain.now().at_gate(&ask.gate);
+    if ask.gate == GateId::FailureEscalation {
+        return chain.now().at_gate(ask.gate.as_str());
     }
     let head = ask.required.get(field::POLICY_HEAD).map_or("", String::as_str);
-    chain.allowed_since(head, &ask.gate).unwrap_or_else(|_| ApprovalPolicy::nobody())
+    chain.allowed_since(head, ask.gate.as_str()).unwrap_or_else(|_| ApprovalPolicy::nobody())
 }
 
 impl Run<'_> {

@@ -309,7 +309,7 @@ impl Run<'_> {
                 )));
             }
         }
-        if ask.approval_type != approval_type_of(&ask.gate) {
+        if ask.approval_type != approval_type_of(ask.gate) {
             return Err(self.corrupt(format!("the ask's approval_type: observed {}", ask.approval_type)));
         }
         Ok(ask)

@@ -132,7 +132,7 @@ impl Run<'_> {
         required.insert(field::NONCE.to_string(), intent.nonce.clone().unwrap_or_default());
         required.insert(field::REQUEST_SHA256.to_string(), sha256.to_hex());
         let ask = Ask {
-            gate: gate.as_str().to_string(),
+            gate,
             occurrence: 1,
             approval_type: LIFECYCLE_ENACTMENT.to_string(),
             required,

@@ -137,7 +137,7 @@ impl Run<'_> {
         let file = DocumentName::Request { gate: name, occurrence }.file_name(date);
         let answer = DocumentName::Approval { gate: name, occurrence }.file_name(date);
         let mut ask = Ask {
-            gate: gate.as_str().to_owned(),
+            gate,
             occurrence,
             approval_type: match gate {
                 GateId::CutAuthz => CUT_AUTHORIZATION.to_owned(),
@@ -257,11 +257,11 @@ impl Run<'_> {
 
     /// What moved since the head that the first gate's ask names, which is a row, whatever the record pins.
     async fn since_the_first_gate(&self, ask: &Ask, chain: &Chain) -> Result<Vec<String>, Halt> {
-        if ask.gate != GateId::LifecycleAuthz.as_str() {
+        if ask.gate != GateId::LifecycleAuthz {
             return Ok(Vec::new());
         }
         let asks = self.stored_asks().await?;
-        let mut first = asks.iter().rev().filter(|stored| stored.asked.ask.gate == GateId::CutAuthz.as_str());
+        let mut first = asks.iter().rev().filter(|stored| stored.asked.ask.gate == GateId::CutAuthz);
         let Some(head) = first.find_map(|stored| stored.asked.policy_head) else { return Ok(Vec::new()) };
         let ways = chain.drift_since(&head.to_hex(), &self.consumed());
         Ok(ways.unwrap_or_else(|foreign| alloc::vec![foreign.to_string()]))
@@ -318,7 +318,7 @@ impl Run<'_> {
         if self.sidecar.outbox.is_none() || !self.asks() {
             // The phase before passed, but its last write could not prepare the request.
             let gate = if stage == Stage::GrantsProbed { GateId::CutAuthz } else { GateId::LifecycleAuthz };
-            let asked = self.sidecar.ask.as_ref().filter(|a| a.gate == gate.as_str());
+            let asked = self.sidecar.ask.as_ref().filter(|a| a.gate == gate);
             let occurrence = asked.map_or(1, |a| a.occurrence);
             self.prepare_request(stage, occurrence, None).await?;
             self.persist().await?;

@@ -63,7 +63,7 @@ pub fn relied_on(sidecar: &Sidecar) -> BTreeMap<String, Digest> {
     let is_last = |(n, answer): &(usize, &ApprovalRecord)| {
         let same = |later: &ApprovalRecord| {
             later.gate == answer.gate
-                && (answer.gate != GateId::FailureEscalation.as_str() || later.nonce == answer.nonce)
+                && (answer.gate != GateId::FailureEscalation || later.nonce == answer.nonce)
         };
         !answers.iter().skip(n + 1).any(same)
     };

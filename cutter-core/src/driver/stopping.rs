@@ -146,7 +146,7 @@ pub fn stop_kinds(sidecar: &Sidecar, stop: &StopRecord) -> Vec<EscalationKind> {
 /// Whether the stop carries out a rejection at SG_1, which is final: the run can only be voided.
 #[must_use]
 pub fn is_rejected(sidecar: &Sidecar, stop: &StopRecord) -> bool {
-    let last = sidecar.sovereign_approvals.iter().rev().find(|a| a.gate == GateId::CutAuthz.as_str());
+    let last = sidecar.sovereign_approvals.iter().rev().find(|a| a.gate == GateId::CutAuthz);
     stop.stage == Stage::AwaitingCutAuthorization.as_str()
         && stop.code == StopReason::Refused.code()
         && last.is_some_and(|a| a.decision == ReviewVerdict::Reject.as_str())
@@ -175,7 +175,7 @@ pub fn ask_for_stop(sidecar: &Sidecar, stop: &StopRecord, kind: EscalationKind) 
     let date = utc_date(stop.at);
     let name = DocumentName::EscalationApproval { kind, number: stop.n }.file_name(date);
     Ask {
-        gate: GateId::FailureEscalation.as_str().to_owned(),
+        gate: GateId::FailureEscalation,
         occurrence: stop.n,
         approval_type: approval_type(kind).to_owned(),
         required,

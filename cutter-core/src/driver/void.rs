@@ -263,11 +263,7 @@ impl Run<'_> {
         };
         let payload = payload_digest(&write)?;
         let judge = |facts: &EffectFacts| {
-            cut_phases::commit_if_ok(stored_approval::judge(
-                GateId::FailureEscalation.as_str(),
-                redefers,
-                facts,
-            ))
+            cut_phases::commit_if_ok(stored_approval::judge(GateId::FailureEscalation, redefers, facts))
         };
         let adopting = core::mem::replace(&mut self.adopting, true);
         let phase = self.running().unwrap_or(Phase::CutLegA);
@@ -291,7 +287,7 @@ impl Run<'_> {
 
 fn escalation_record(stop: &StopRecord, answer: &Answer, now: jiff::Timestamp) -> ApprovalRecord {
     ApprovalRecord {
-        gate: "SG_failure_escalation".to_owned(),
+        gate: GateId::FailureEscalation,
         requested_utc: stop.at,
         approval_kb_id: answer.path.clone(),
         review_decision_id: stop.ids.get("review_decision").copied(),

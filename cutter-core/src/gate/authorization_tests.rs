@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::gate::Spoiled;
+use crate::machine::run::GateId;
 use crate::record::approval::Approver;
 
 /// The example with one piece of the signed text replaced.
@@ -188,7 +189,7 @@ fn each_type_has_its_minimum_and_no_other_type_exists() {
     }
     let facts = changed(|f| f.ask.approval_type = "anything".into());
     assert!(failed(&facts).contains(&"approval.ask_complete".to_owned()));
-    let facts = changed(|f| f.ask.gate = "IG_mark".into());
+    let facts = changed(|f| f.ask.gate = GateId::Mark);
     assert!(failed(&facts).contains(&"approval.ask_complete".to_owned()));
     assert_eq!(judge(&facts).gate, GateId::FailureEscalation);
     for key in ["decision", "Run", "function.name", ""] {
@@ -304,7 +305,7 @@ fn where_several_must_approve_any_of_them_may() {
 fn an_answer_lasts_as_long_as_its_ask_is_plain_and_of_a_gate() {
     let asks: [Change; 4] = [
         |f| f.ask.occurrence = 0,
-        |f| f.ask.gate = "anywhere".into(),
+        |f| f.ask.gate = GateId::Closeout,
         |f| drop(f.ask.required.insert("seal".into(), " 12".into())),
         |f| drop(f.ask.required.insert("seal".into(), "1\u{202e}2".into())),
     ];

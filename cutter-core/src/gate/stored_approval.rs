@@ -45,8 +45,7 @@ pub const INVARIANTS: &[Invariant] = &[
 /// Judges a stored decision. `gate` is the gate that asked; `moves` says whether the decision moves
 /// the backlog entry (SG_1).
 #[must_use]
-pub fn judge(gate: &str, moves: bool, facts: &EffectFacts) -> GateReport {
-    let gate = gate.parse().ok().filter(|g: &GateId| g.is_sovereign()).unwrap_or(GateId::FailureEscalation);
+pub fn judge(gate: GateId, moves: bool, facts: &EffectFacts) -> GateReport {
     let effect = match gate {
         GateId::CutAuthz => EffectName::Sg1Review,
         GateId::LifecycleAuthz => EffectName::Sg2Review,
@@ -106,7 +105,7 @@ pub(crate) mod tests {
     }
 
     fn at_sg1(facts: &EffectFacts) -> GateReport {
-        judge("SG_cut_authz", true, facts)
+        judge(GateId::CutAuthz, true, facts)
     }
 
     spoilers! { Stored, at_sg1;
@@ -127,10 +126,10 @@ pub(crate) mod tests {
         let mut facts = example();
         facts.values.clear();
         facts.survey_after.0.insert(drift::BACKLOG_STATUS.into(), "review_pending".into());
-        for gate in ["SG_lifecycle_authz", "SG_failure_escalation"] {
+        for gate in [GateId::LifecycleAuthz, GateId::FailureEscalation] {
             let report = judge(gate, false, &facts);
             assert!(report.ok(), "{report}");
-            assert_eq!(report.gate.as_str(), gate);
+            assert_eq!(report.gate, gate);
         }
     }
 }

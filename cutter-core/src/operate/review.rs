@@ -100,14 +100,14 @@ pub struct Reviewed {
     /// The run.
     pub run_id: RunId,
     /// The gate that asked.
-    pub gate: String,
+    pub gate: GateId,
     /// Its occurrence.
     pub occurrence: u32,
     /// What became of it.
     pub outcome: Outcome,
 }
 
-type AskKey = (RunId, String, u32);
+type AskKey = (RunId, GateId, u32);
 
 /// One worker of the duty. What it remembers only saves work.
 #[derive(Debug)]
@@ -211,8 +211,7 @@ impl Review {
             Err(why) => return Ok(alloc::vec![Outcome::Unfit(why)]),
         };
         let mut valid = Vec::new();
-        let gate = open.gate.parse().unwrap_or(GateId::FailureEscalation);
-        let is_named = |path: &str| is_called(path, approval_prefix(gate));
+        let is_named = |path: &str| is_called(path, approval_prefix(open.gate));
         for path in &paths {
             let document = match ports.kb.read(path).await {
                 Ok(Some(document)) => document.bytes,
@@ -281,7 +280,7 @@ impl Review {
             return Ok(outcomes);
         }
         let status = open.entry.as_ref().map_or("", |(_, status)| status.as_str());
-        let is_cut = open.gate == GateId::CutAuthz.as_str();
+        let is_cut = open.gate == GateId::CutAuthz;
         let moves = is_cut && !(first.approval.allows() && status == "reviewed_approved");
         let entry_id = open.entry.as_ref().map(|(id, _)| *id);
         let asked = &stored.asked;
@@ -315,7 +314,7 @@ pub(crate) fn next_since(open: &[OpenAsk], now: Timestamp) -> Option<Timestamp> 
 }
 
 fn key_of(ask: &OpenAsk) -> AskKey {
-    (ask.run_id.clone(), ask.gate.clone(), ask.occurrence)
+    (ask.run_id.clone(), ask.gate, ask.occurrence)
 }
 
 /// Whether nothing can be looked at now, and not this one ask.
@@ -407,7 +406,7 @@ async fn rows_as_asked(
         (field::REGION_SHA, plan.region.sha256.to_hex()),
         (field::ROWS_DIGEST, plan.rows_digest(number).to_hex()),
     ];
-    if open.gate == GateId::LifecycleAuthz.as_str() {
+    if open.gate == GateId::LifecycleAuthz {
         let Some(set) = open.change_set_id else {
             return Ok(Err("the ask is about a change set that does not stand".to_owned()));
         };

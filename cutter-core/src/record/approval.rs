@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::digest::{Digest, Hasher};
 use crate::base::fingerprint::normal_fingerprint;
+use crate::machine::run::GateId;
 
 mod text;
 
@@ -111,7 +112,7 @@ pub(crate) const RESERVED: [&str; 8] =
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ask {
     /// `SG_cut_authz`, `SG_lifecycle_authz` or `SG_failure_escalation`.
-    pub gate: String,
+    pub gate: GateId,
     /// 1, 2, …
     pub occurrence: u32,
     /// `cut_authorization`, `lifecycle_enactment`, `stop_resume`, `drift_ack` or `void`.

@@ -56,7 +56,7 @@ pub struct OpenAsk {
     /// The run.
     pub run_id: RunId,
     /// The gate that asked.
-    pub gate: String,
+    pub gate: GateId,
     /// Its occurrence.
     pub occurrence: u32,
     /// When it was stored, by the store's own clock.
@@ -75,7 +75,7 @@ pub struct OpenAsk {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DecisionWrite {
     /// The gate that asked.
-    pub gate: String,
+    pub gate: GateId,
     /// Its occurrence.
     pub occurrence: u32,
     /// The answer, by the sha256 of its document.
@@ -101,7 +101,7 @@ impl AskWrite {
         change_set_id: Option<Uuid>,
         moves: bool,
     ) -> Option<ReviewWrite> {
-        let is_cut = self.ask.gate == GateId::CutAuthz.as_str();
+        let is_cut = self.ask.gate == GateId::CutAuthz;
         let own = |name: &str| self.ids.get(name).copied();
         let id = |name: &str| match answer.decision {
             ReviewVerdict::Approve => own(name),
@@ -132,7 +132,7 @@ impl AskWrite {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AnswerWrite {
     /// The gate that asked.
-    pub gate: String,
+    pub gate: GateId,
     /// Its occurrence.
     pub occurrence: u32,
     /// What it decides.

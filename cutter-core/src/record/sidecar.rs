@@ -19,7 +19,7 @@ use crate::base::canonical::{self, Appended, CanonicalError, KeptText, Settled};
 use crate::base::digest::Digest;
 use crate::base::id::RunId;
 use crate::base::limits::SIDECAR_MAX_BYTES;
-use crate::machine::run::{Phase, RunState, Stage};
+use crate::machine::run::{GateId, Phase, RunState, Stage};
 use crate::record::approval::Ask;
 use crate::record::backup::BackupBlob;
 use crate::record::intent::Intent;
@@ -367,14 +367,14 @@ impl Sidecar {
 
     /// The last validated approval for a gate.
     #[must_use]
-    pub fn approval(&self, gate: &str) -> Option<&ApprovalRecord> {
+    pub fn approval(&self, gate: GateId) -> Option<&ApprovalRecord> {
         self.sovereign_approvals.iter().rev().find(|a| a.gate == gate && a.decision == "approve")
     }
 
     /// The last decision at a gate, with the number of its effect: the ask's occurrence, and later
     /// where an ask was answered again by a refusal.
     #[must_use]
-    pub fn last_decision(&self, gate: &str) -> Option<(u32, &ApprovalRecord)> {
+    pub fn last_decision(&self, gate: GateId) -> Option<(u32, &ApprovalRecord)> {
         let at_gate = self.sovereign_approvals.iter().filter(|a| a.gate == gate);
         at_gate.fold(None, |before, record| {
             let least = before.map_or(1, |(n, _): (u32, _)| n.saturating_add(1));

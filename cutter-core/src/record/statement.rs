@@ -30,6 +30,7 @@ use uuid::Uuid;
 
 use crate::base::canonical::{CanonicalError, to_canonical};
 use crate::base::digest::Digest;
+use crate::machine::run::GateId;
 use crate::record::effect::{EffectRecord, Verdict};
 use crate::record::evidence::RunRows;
 use crate::record::observed::{Lifecycle, VersionCut};
@@ -46,7 +47,7 @@ pub const PREDICATE_TYPE: &str = "urn:cutter:in-force:1";
 pub const ROWS_V1: &str = "cutterRowsV1";
 
 /// Gates whose answers stand in a statement.
-const GATES: [&str; 2] = ["SG_cut_authz", "SG_lifecycle_authz"];
+const GATES: [GateId; 2] = [GateId::CutAuthz, GateId::LifecycleAuthz];
 
 /// The rows of a run in one table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -160,7 +161,7 @@ impl Material<'_> {
             "run": self.run_id,
             "units": self.units,
             "inForceSince": since.to_string(),
-            "allowed": GATES.iter().filter_map(|gate| self.word(gate)).collect::<Vec<Value>>(),
+            "allowed": GATES.into_iter().filter_map(|gate| self.word(gate)).collect::<Vec<Value>>(),
             "tables": table_digests(self.rows)?,
         });
         let previous = self.before.as_ref().map(|before| {
@@ -186,7 +187,7 @@ impl Material<'_> {
     }
 
     /// The answer that opened a gate: the last one there.
-    fn word(&self, gate: &str) -> Option<Value> {
+    fn word(&self, gate: GateId) -> Option<Value> {
         let answer = self.approvals.iter().rfind(|a| a.gate == gate && a.decision == "approve")?;
         let mut word = json!({
             "gate": gate,

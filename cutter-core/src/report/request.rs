@@ -221,7 +221,7 @@ pub(super) fn lay_out(report: &RequestReport, told: &Told, tree_lines: usize, ce
         format!("# {title} · {} · {}\n\n> ```yaml\n", prose(&report.document_id, cell), prose(&run_id, cell));
     let own = |text: &str| scalar(text, cell);
     for (key, value) in [
-        ("gate", own(&ask.gate)),
+        ("gate", own(ask.gate.as_str())),
         ("occurrence", own(&ask.occurrence.to_string())),
         ("production_mutation", own("NONE until you approve")),
         ("run_id", own(&run_id)),
@@ -447,12 +447,11 @@ fn ask_of(
         return None;
     }
     let actor = fields.get("actor").filter(|a| *a != YOU).cloned();
-    let (gate, approval_type) = (fields.get("gate")?.clone(), fields.get("approval_type")?.clone());
+    let (gate, approval_type) = (fields.get("gate")?.parse().ok()?, fields.get("approval_type")?.clone());
     let occurrence = fields.get("occurrence")?.parse().ok()?;
     fields.retain(|key, _| !approval::RESERVED.contains(&key.as_str()));
     // an answer to a stop says what was read, also where an earlier program did not ask for it
-    let asks_for_none =
-        gate == GateId::FailureEscalation.as_str() && !fields.contains_key(field::REQUEST_SHA256);
+    let asks_for_none = gate == GateId::FailureEscalation && !fields.contains_key(field::REQUEST_SHA256);
     if asks_for_none || fields.get(field::REQUEST_SHA256).is_some_and(|value| value == THIS) {
         fields.insert(field::REQUEST_SHA256.to_owned(), sha256.to_owned());
     }

@@ -43,7 +43,7 @@ fn phase() -> PhaseReport {
 
 fn ask(kind: &str, gate: GateId, fields: &[&str]) -> Ask {
     let mut ask = AuthorizationFacts::example().ask;
-    ask.gate = gate.as_str().into();
+    ask.gate = gate;
     ask.approval_type = kind.into();
     ask.required.retain(|key, _| fields.contains(&key.as_str()));
     ask

@@ -225,7 +225,7 @@ impl Run<'_> {
         AskWrite {
             begun: None,
             ask: Ask {
-                gate: gate.to_owned(),
+                gate: gate.parse().unwrap(),
                 occurrence: 1,
                 approval_type: review.decision_type.clone(),
                 required: required.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use cutter_core::base::canonical::to_canonical;
 use cutter_core::base::digest::Digest;
-use cutter_core::machine::run::{RunState, Stage, Trigger};
+use cutter_core::machine::run::{GateId, RunState, Stage, Trigger};
 use cutter_core::record::approval::{Ask, field};
 use cutter_core::record::intent::Intent;
 use cutter_core::record::sidecar::{ApprovalRecord, PhaseRecord, PhaseResult, Sidecar};
@@ -125,7 +125,7 @@ fn begin_anew(value: &mut Value, hand: &Hand<'_>) {
 
 /// A record that says that an answer was found valid, and that what it allows has begun.
 fn approved(hand: &Hand<'_>, sidecar: &mut Sidecar, ask: &Ask) {
-    let phase = if ask.gate == "SG_cut_authz" { "cut_leg_a" } else { "lifecycle_enact" };
+    let phase = if ask.gate == GateId::CutAuthz { "cut_leg_a" } else { "lifecycle_enact" };
     let ids = [
         "effect.sg1_review",
         "effect.leg_a",

@@ -4,6 +4,7 @@
 use cutter_core::base::digest::Digest;
 use cutter_core::base::id::RunId;
 use cutter_core::base::key::{RowLabel, unit_id};
+use cutter_core::machine::run::GateId;
 use cutter_core::port::PortResult;
 use cutter_core::port::database::Begun;
 use cutter_core::record::approval::{Ask, field, render_approval};
@@ -225,7 +226,7 @@ impl Caller<'_> {
         let asks = block_on(ports.reader.asks(self.run_id)).ok()?;
         let stored = self.pick(asks)?;
         let ask = &stored.asked.ask;
-        let is_cut = ask.gate == "SG_cut_authz";
+        let is_cut = ask.gate == GateId::CutAuthz;
         let document = self.answer(ask, ReviewVerdict::Approve, by);
         // the ids of the ask, as the driver itself will choose them, or of the running phase
         let chosen = |name: &str| {

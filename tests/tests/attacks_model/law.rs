@@ -1,5 +1,6 @@
 //! What must hold, judged by what people signed and by nothing that a driver or a record says.
 
+use cutter_core::machine::run::GateId;
 use cutter_core::record::approval::field;
 use cutter_core::record::ask::{StoredAnswer, StoredAsk};
 use cutter_core::record::effect::ReviewVerdict::Approve;
@@ -54,7 +55,7 @@ fn unlawful(place: &Place, cut: &CutState, before: &Before) -> Option<String> {
     let approver = place.approver.lock().unwrap();
     let asks = block_on(ports.reader.asks(&cut.run_id)).unwrap();
     let evidence = block_on(ports.reader.evidence(&cut.run_id)).unwrap();
-    for gate in ["SG_cut_authz", "SG_lifecycle_authz"] {
+    for gate in [GateId::CutAuthz, GateId::LifecycleAuthz] {
         let words = approver.signed.iter().filter(|a| {
             a.verdict == Approve
                 && a.ask.gate == gate
@@ -66,7 +67,7 @@ fn unlawful(place: &Place, cut: &CutState, before: &Before) -> Option<String> {
             return Some(format!("{set} is enacted without a valid word at {gate} for its rows {rows}"));
         }
         let (effect, is_last) =
-            (if gate == "SG_cut_authz" { "leg_a" } else { "enact" }, gate != "SG_cut_authz");
+            (if gate == GateId::CutAuthz { "leg_a" } else { "enact" }, gate != GateId::CutAuthz);
         if is_last && is_new && words.iter().all(|a| a.expires.is_some_and(|end| end <= before.now)) {
             return Some(format!(
                 "{set} is enacted without a valid word: each had expired by {}",

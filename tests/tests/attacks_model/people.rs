@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use cutter_core::base::digest::Digest;
 use cutter_core::base::vocabulary::Vocabulary;
 use cutter_core::gate::plan_of::plan_of;
+use cutter_core::machine::run::GateId;
 use cutter_core::record::approval::{Ask, field, render_approval};
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::effect::ReviewVerdict::{Approve, Defer, Reject};
@@ -119,7 +120,7 @@ impl Approver {
     }
 
     fn answer(&mut self, s: &Scenario, ask: &Ask, minds: &[Mind], moment: u64) {
-        let is_gate = ask.gate != "SG_failure_escalation";
+        let is_gate = ask.gate != GateId::FailureEscalation;
         let nonce = ask.required.get(field::NONCE).cloned().unwrap_or_default();
         if is_gate && !ask.required.get(field::ROWS_DIGEST).is_some_and(|rows| rows_read().contains(rows)) {
             return;

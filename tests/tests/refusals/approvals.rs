@@ -1,6 +1,7 @@
 //! Approvals that are not accepted at SG_1 and SG_2, each with the invariant that it broke; and
 //! those that are, although they came early.
 
+use cutter_core::machine::run::GateId;
 use cutter_core::port::Port;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -219,7 +220,7 @@ fn the_creator_may_approve_only_if_the_policy_says_so() {
     let (run_id, ask) = s.parked(Gate::Cut);
     let text = s.answer(&ask, ReviewVerdict::Approve);
     s.world.file(&ask.approval_path, s.world.sign(&s.world.operator(), &text).as_bytes());
-    assert_eq!(asked(&s.resumed(&run_id)).gate, "SG_lifecycle_authz");
+    assert_eq!(asked(&s.resumed(&run_id)).gate, GateId::LifecycleAuthz);
 }
 
 #[test]
@@ -241,7 +242,7 @@ fn an_unsigned_one_counts_if_the_policy_says_optional() {
     s.change_policy(vec![Change::Signature(SignaturePolicy::Optional)]);
     let (run_id, ask) = s.parked(Gate::Cut);
     s.world.file(&ask.approval_path, s.answer(&ask, ReviewVerdict::Approve).as_bytes());
-    assert_eq!(asked(&s.resumed(&run_id)).gate, "SG_lifecycle_authz");
+    assert_eq!(asked(&s.resumed(&run_id)).gate, GateId::LifecycleAuthz);
     let record = s.stored(&run_id).sovereign_approvals[0].clone();
     assert_eq!((record.actor.as_str(), record.fingerprint.as_str()), (SOVEREIGN, ""));
 }

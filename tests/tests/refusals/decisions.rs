@@ -3,6 +3,7 @@
 
 use cutter_core::base::id::RunId;
 use cutter_core::driver::{DriveError, Outcome, stop_kinds};
+use cutter_core::machine::run::GateId;
 use cutter_core::port::Port;
 use cutter_core::record::effect::{EffectKey, EffectName, ReviewVerdict};
 use cutter_core::record::sidecar::Mode;
@@ -199,7 +200,7 @@ fn a_void_without_a_word_or_with_a_bad_one_voids_nothing() {
     assert_eq!(s.rows(), rows, "nothing is voided");
     // and the word to resume still counts
     let driven = s.resumed(&run_id);
-    assert_eq!(asked(&driven).gate, "SG_lifecycle_authz");
+    assert_eq!(asked(&driven).gate, GateId::LifecycleAuthz);
     s.sign(&asked(&driven), ReviewVerdict::Approve);
     s.finish(&run_id);
 }

@@ -4,6 +4,7 @@
 use cutter_core::base::digest::Digest;
 use cutter_core::base::id::RunId;
 use cutter_core::driver::{Outcome, stop_kinds};
+use cutter_core::machine::run::GateId;
 use cutter_core::port::Port;
 use cutter_core::record::effect::{EffectKey, EffectName, ReviewVerdict};
 use cutter_core::report::naming::EscalationKind::{DriftAck, Resume, Void};
@@ -104,7 +105,7 @@ fn at_sg1_it_takes_a_new_backup_and_one_signature() {
         }
         s.sign(&ask, ReviewVerdict::Approve);
         let parked = asked(&s.resumed(&run_id));
-        assert_eq!(parked.gate, "SG_lifecycle_authz", "{dimension}: one signature was enough");
+        assert_eq!(parked.gate, GateId::LifecycleAuthz, "{dimension}: one signature was enough");
         s.finish(&run_id);
     }
 }

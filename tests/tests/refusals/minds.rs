@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use cutter_core::base::digest::Digest;
 use cutter_core::base::id::RunId;
 use cutter_core::driver::{Outcome, Ports};
+use cutter_core::machine::run::GateId;
 use cutter_core::operate::review::{Review, ReviewPorts};
 use cutter_core::record::approval::{Ask, render_approval};
 use cutter_core::record::effect::ReviewVerdict;
@@ -48,7 +49,7 @@ fn file(s: &Scenario, ask: &Ask, n: usize, verdict: ReviewVerdict) -> Digest {
     Digest::of(document.as_bytes())
 }
 
-fn answers(s: &Scenario, run_id: &RunId, gate: &str) -> Vec<(Digest, bool)> {
+fn answers(s: &Scenario, run_id: &RunId, gate: GateId) -> Vec<(Digest, bool)> {
     let asks = block_on(s.ports().reader.asks(run_id)).unwrap();
     let at_gate = asks.into_iter().filter(|ask| ask.asked.ask.gate == gate);
     at_gate.flat_map(|ask| ask.answers).map(|a| (a.answer.sha256(), a.late)).collect()
@@ -64,7 +65,7 @@ fn relied_on(s: &Scenario, run_id: &RunId, gate: Gate) -> bool {
 fn check(s: &Scenario, run_id: &RunId, gate: Gate, ask: &Ask, order: &[ReviewVerdict], kept: &[Digest]) {
     let refused = order.iter().any(|v| *v != Approve);
     assert_eq!(relied_on(s, run_id, gate), !refused, "{order:?}");
-    let stored = answers(s, run_id, &ask.gate);
+    let stored = answers(s, run_id, ask.gate);
     for sha256 in kept {
         assert!(
             stored.iter().any(|(found, late)| found == sha256 && !late),
@@ -135,7 +136,7 @@ fn while_the_run_goes_on_a_refusal_is_heard_until_the_last_look() {
                         Gate::Lifecycle => &["verified_complete"],
                     };
                     assert!(wanted.contains(&entry.as_str().unwrap()), "{entry}");
-                    assert_eq!(answers(&s, &run_id, &ask.gate).iter().filter(|(_, late)| !late).count(), 2);
+                    assert_eq!(answers(&s, &run_id, ask.gate).iter().filter(|(_, late)| !late).count(), 2);
                 } else if gate == Gate::Cut && heard.iter().filter(|refused| !**refused).count() <= 3 {
                     kept_as_late(&s, &run_id, &ask, verdict);
                 }
@@ -159,7 +160,7 @@ fn kept_as_late(s: &Scenario, run_id: &RunId, ask: &Ask, verdict: ReviewVerdict)
     s.sign(&open, Approve);
     let driven = s.resumed(run_id);
     assert_eq!(driven.outcome, Outcome::Completed);
-    assert!(answers(s, run_id, &ask.gate).contains(&(sha256, true)), "{:?}", answers(s, run_id, &ask.gate));
+    assert!(answers(s, run_id, ask.gate).contains(&(sha256, true)), "{:?}", answers(s, run_id, ask.gate));
     let report = s.stored(run_id).documents.last().unwrap().path.clone();
     let report = block_on(s.ports().kb.read(&report)).unwrap().unwrap();
     let report = String::from_utf8(report.bytes).unwrap();
@@ -220,7 +221,7 @@ fn a_refusal_that_comes_while_a_stop_is_answered_counts() {
             let driven = s.resumed(&run_id);
             assert_eq!(stopped(&driven).code, "STOP_REFUSED", "{gate:?} {verdict:?}");
             assert!(!relied_on(&s, &run_id, gate));
-            let stored = answers(&s, &run_id, &ask.gate);
+            let stored = answers(&s, &run_id, ask.gate);
             assert!(stored.iter().any(|(sha256, _)| *sha256 == refusal), "{gate:?} {verdict:?}");
         }
     }
@@ -278,7 +279,7 @@ fn a_refusal_that_comes_while_the_run_stands_stopped_counts() {
         let driven = s.resumed(&run_id);
         assert_eq!(stopped(&driven).code, "STOP_REFUSED", "{case}");
         assert!(!relied_on(&s, &run_id, gate), "{case}");
-        assert!(answers(&s, &run_id, &ask.gate).contains(&(refusal, false)), "{case}");
+        assert!(answers(&s, &run_id, ask.gate).contains(&(refusal, false)), "{case}");
     }
 }
 

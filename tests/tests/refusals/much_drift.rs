@@ -1,5 +1,6 @@
 //! Much drift at once.
 
+use cutter_core::machine::run::GateId;
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_tests::Scenario;
 use cutter_tests::refusal::{Gate, asked, stopped};
@@ -21,7 +22,7 @@ fn drift_of_many_dimensions_fits_the_record() {
     let ask = asked(&s.resumed(&run_id));
     s.sign(&ask, ReviewVerdict::Approve);
     let ask = asked(&s.resumed(&run_id));
-    assert_eq!(ask.gate, "SG_lifecycle_authz");
+    assert_eq!(ask.gate, GateId::LifecycleAuthz);
     s.sign(&ask, ReviewVerdict::Approve);
     wave("b=X");
     let stop = stopped(&s.resumed(&run_id));

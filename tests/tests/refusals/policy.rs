@@ -7,6 +7,7 @@ use std::sync::Arc;
 use cutter_core::base::canonical::to_canonical;
 use cutter_core::base::digest::Digest;
 use cutter_core::driver::{DriveError, Outcome, Ports};
+use cutter_core::machine::run::GateId;
 use cutter_core::machine::stop::StopReason;
 use cutter_core::port::Port;
 use cutter_core::port::environment::{Observer, Progress};
@@ -219,7 +220,7 @@ fn what_was_asked_under_a_stricter_policy_is_answered_under_it() {
     let ask = asked(&s.resumed(&run_id));
     assert_eq!(ask.occurrence, 2);
     s.world.file(&ask.approval_path, s.answer(&ask, ReviewVerdict::Approve).as_bytes());
-    assert_eq!(asked(&s.resumed(&run_id)).gate, "SG_lifecycle_authz");
+    assert_eq!(asked(&s.resumed(&run_id)).gate, GateId::LifecycleAuthz);
 }
 
 #[test]
@@ -239,7 +240,7 @@ fn who_may_approve_since_the_request_may_refuse_it_and_not_approve_it() {
         assert_eq!(invalid[0].invariant, "approval.signer_pinned");
         s.world.drop_document(&ask.approval_path);
         s.sign(&ask, ReviewVerdict::Approve);
-        assert_eq!(asked(&s.resumed(&run_id)).gate, "SG_lifecycle_authz", "somebody new is no drift");
+        assert_eq!(asked(&s.resumed(&run_id)).gate, GateId::LifecycleAuthz, "somebody new is no drift");
     }
 }
 
@@ -296,7 +297,7 @@ fn replaced_duty_keys_stop_the_run_and_a_rotation_lets_it_go_on() {
     assert!(stop.detail[0].contains("cutter duty-key rotate executor"), "{:?}", stop.detail);
     let rotated = |duty| Change::DutyKeyRotated { duty, public_key: s.world.duty_key(duty) };
     s.change_policy(vec![rotated(Duty::Executor), rotated(Duty::Verifier)]);
-    assert_eq!(asked(&s.resumed(&run_id)).gate, "SG_lifecycle_authz");
+    assert_eq!(asked(&s.resumed(&run_id)).gate, GateId::LifecycleAuthz);
     s.finish(&run_id);
 }
 

@@ -213,7 +213,7 @@ fn the_second_request_tells_of_a_key_that_was_stolen_between_the_gates() {
         if is_done {
             break;
         }
-        let asks = s.stored(&run_id).ask.is_some_and(|ask| ask.gate == GateId::LifecycleAuthz.as_str());
+        let asks = s.stored(&run_id).ask.is_some_and(|ask| ask.gate == GateId::LifecycleAuthz);
         if !is_past(&s, &run_id, Gate::Cut) || asks {
             continue;
         }
@@ -224,7 +224,7 @@ fn the_second_request_tells_of_a_key_that_was_stolen_between_the_gates() {
         }]);
         move_pin(&s, &run_id);
         let ask = asked(&s.resumed(&run_id));
-        assert_eq!(ask.gate, GateId::LifecycleAuthz.as_str());
+        assert_eq!(ask.gate, GateId::LifecycleAuthz);
         let request = String::from_utf8(s.world.document(&ask.request_path).unwrap().bytes).unwrap();
         let says = "changed since SG_cut_authz was asked: policy event ";
         assert!(request.contains(says) && request.contains("is compromised since"), "call {n}: {request}");

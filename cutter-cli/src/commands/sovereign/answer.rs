@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use cutter_core::base::digest::Digest;
 use cutter_core::base::id::RunId;
+use cutter_core::machine::run::GateId;
 use cutter_core::operate::inspect::asked::{Asked, Purpose, answer_name};
 use cutter_core::port::knowledge_base::{CreateOutcome, KnowledgeBase};
 use cutter_core::record::approval::{allows, field, render_approval};
@@ -43,7 +44,7 @@ pub(crate) struct Signing {
 #[derive(Debug, Serialize)]
 pub(crate) struct Answered {
     run_id: String,
-    gate: String,
+    gate: GateId,
     #[serde(rename = "for")]
     purpose: &'static str,
     decision: &'static str,
@@ -131,7 +132,7 @@ pub(crate) fn answer(
     let verb = if word == "void" { "void" } else { "resume" };
     Ok(Answered {
         run_id: folder.run_id.to_string(),
-        gate: ask.gate.clone(),
+        gate: ask.gate,
         purpose: word,
         decision: signing.verdict.as_str(),
         sha256: Digest::of(document.as_bytes()).to_hex(),

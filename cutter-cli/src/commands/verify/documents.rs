@@ -121,7 +121,7 @@ pub(super) fn given(
     let Sources { ring, chain, keys, rows } = from;
     let reported = reported(texts);
     let asks = asked::asks(texts, &claims.run_id);
-    let mut given: BTreeMap<(String, u32, String), Vec<ApprovalFact>> = BTreeMap::new();
+    let mut given: BTreeMap<(GateId, u32, String), Vec<ApprovalFact>> = BTreeMap::new();
     for (path, text) in texts {
         // A refusal opens no gate, and is no claim to have opened one.
         let approves = text.lines().any(|line| line.trim_end() == "decision: approve");
@@ -132,7 +132,7 @@ pub(super) fn given(
         let record = approval_record(ask, path, text, &signature);
         let (found, request) = (record.sha256.into(), record.request_sha256);
         let fact = ApprovalFact { found, request, place: 0, signature: Some(signature), record };
-        given.entry((ask.gate.clone(), ask.occurrence, ask.approval_type.clone())).or_default().push(fact);
+        given.entry((ask.gate, ask.occurrence, ask.approval_type.clone())).or_default().push(fact);
     }
     let no_evidence = RunEvidence::default();
     let evidence = rows.map_or(&no_evidence, |rows| rows.evidence);
@@ -146,8 +146,8 @@ pub(super) fn given(
             None => reported.contains(&fact.record.approval_kb_id),
         };
         let (named, others): (Vec<_>, Vec<_>) = facts.into_iter().partition(is_it);
-        let is_stop = gate == GateId::FailureEscalation.as_str();
-        let opened = claims.has_opened(evidence, &gate) && (!is_stop || kind == VOID);
+        let is_stop = gate == GateId::FailureEscalation;
+        let opened = claims.has_opened(evidence, gate) && (!is_stop || kind == VOID);
         let facts = match (named.is_empty(), opened) {
             (false, _) => named,
             (true, true) => others,

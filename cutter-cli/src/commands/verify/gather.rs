@@ -2,7 +2,7 @@
 //! check, or listed as not checked: nothing is left out in silence.
 
 use cutter_core::base::id::RunId;
-use cutter_core::machine::run::{Phase, Stage};
+use cutter_core::machine::run::{GateId, Phase, Stage};
 use cutter_core::operate::inspect::recover::can_be;
 use cutter_core::operate::inspect::verify::{
     self, Allowed, Approvals, AskSources, NotChecked, RecordFacts, Taken,
@@ -43,7 +43,7 @@ pub(super) struct Gathered {
     /// Who refused, whether or not anybody heard it.
     pub(super) refused: Vec<Refused>,
     /// Gates that wait for an answer.
-    pub(super) waits: Vec<String>,
+    pub(super) waits: Vec<GateId>,
     pub(super) text: Text,
     /// What everybody who relies on the policy must read.
     pub(super) notices: Vec<String>,

@@ -35,7 +35,7 @@ pub(super) enum Heard {
 /// A refusal.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Refused {
-    gate: String,
+    gate: GateId,
     occurrence: u32,
     /// `defer` or `reject`.
     decision: String,
@@ -92,7 +92,7 @@ pub(super) fn refusals(
         }
         let said = |field: &str| parse_field(&one.document, field).unwrap_or_default().to_owned();
         found.push(Refused {
-            gate: said("gate"),
+            gate: said("gate").parse().unwrap_or(GateId::FailureEscalation),
             occurrence: said("occurrence").parse().unwrap_or_default(),
             decision: one.decision.as_str().to_owned(),
             actor: one.actor.clone(),
@@ -126,8 +126,11 @@ pub(super) fn refusals(
             continue;
         };
         let decision = parse_field(&covered, "decision").unwrap_or_default();
-        let policy =
-            if from.chain.is_empty() { claims.policy.clone() } else { from.chain.now().at_gate(&ask.gate) };
+        let policy = if from.chain.is_empty() {
+            claims.policy.clone()
+        } else {
+            from.chain.now().at_gate(ask.gate.as_str())
+        };
         let is_brought = from.keys.brought.contains(&fingerprint);
         let people = if is_brought && from.chain.is_empty() {
             policy.people_of(&fingerprint)
@@ -144,7 +147,7 @@ pub(super) fn refusals(
             continue;
         }
         found.push(Refused {
-            gate: ask.gate.clone(),
+            gate: ask.gate,
             occurrence: ask.occurrence,
             decision: decision.to_owned(),
             actor: actor.to_owned(),
@@ -158,40 +161,39 @@ pub(super) fn refusals(
     }
     let mut seen = BTreeSet::new();
     found.retain(|one| seen.insert(one.sha256));
-    let last_asked = |gate: &str| {
+    let last_asked = |gate: GateId| {
         let stored = from.rows.iter().flat_map(|rows| rows.asks).map(|ask| &ask.asked.ask);
         let all = stored.chain(asks.iter().map(|asked| &asked.ask));
         all.filter(|ask| ask.gate == gate && ask.approval_type != VOID).map(|ask| ask.occurrence).max()
     };
     let is_enacted = is_enacted_by(claims, evidence, from.rows.is_some());
     // only the record tells a gate from a stop there
-    let asked_last = asks.last().map(|asked| asked.ask.gate.as_str()).filter(|_| claims.creator.is_none());
+    let asked_last = asks.last().map(|asked| asked.ask.gate).filter(|_| claims.creator.is_none());
     for one in &mut found {
         let is_past = |a: &cutter_core::record::sidecar::ApprovalRecord| {
             a.gate == one.gate && a.decision == "approve" && a.occurrence > one.occurrence
         };
         let opened = one.heard != Heard::InTime
-            && (claims.has_opened(evidence, &one.gate)
-                && (is_enacted || one.gate != GateId::LifecycleAuthz.as_str()));
+            && (claims.has_opened(evidence, one.gate) && (is_enacted || one.gate != GateId::LifecycleAuthz));
         let is_over = is_enacted || claims.is_void(evidence);
-        one.asked_again = last_asked(&one.gate).is_some_and(|last| last > one.occurrence);
+        one.asked_again = last_asked(one.gate).is_some_and(|last| last > one.occurrence);
         one.stands = !(is_over || opened || claims.approvals.iter().any(is_past));
     }
-    for gate in [GateId::CutAuthz, GateId::LifecycleAuthz].map(GateId::as_str) {
+    for gate in [GateId::CutAuthz, GateId::LifecycleAuthz] {
         let at = match claims.stage {
-            Some(Stage::AwaitingCutAuthorization) => GateId::CutAuthz.as_str(),
-            Some(Stage::AwaitingLifecycleAuthorization) => GateId::LifecycleAuthz.as_str(),
+            Some(Stage::AwaitingCutAuthorization) => GateId::CutAuthz,
+            Some(Stage::AwaitingLifecycleAuthorization) => GateId::LifecycleAuthz,
             _ => continue,
         };
         let is_refused = found.iter().any(|one| one.gate == gate && one.stands && one.heard == Heard::InTime);
         let is_asked = asked_last.is_none_or(|last| last == gate);
         if at == gate && is_asked && !is_refused && !is_enacted && !claims.is_void(evidence) {
-            out.waits.push(gate.to_owned());
+            out.waits.push(gate);
         }
     }
     for one in &mut out.allowed {
-        let is_gate = one.gate != GateId::FailureEscalation.as_str();
-        one.asked_again = is_gate && last_asked(&one.gate).is_some_and(|last| last > one.occurrence);
+        let is_gate = one.gate != GateId::FailureEscalation;
+        one.asked_again = is_gate && last_asked(one.gate).is_some_and(|last| last > one.occurrence);
     }
     // a refusal is told with all that is known of it, whether or not its document still holds
     out.allowed.retain(|one| one.decision == "approve");
@@ -199,10 +201,10 @@ pub(super) fn refusals(
     Ok(())
 }
 
-fn what(gate: &str) -> &'static str {
+fn what(gate: GateId) -> &'static str {
     match gate {
-        "SG_cut_authz" => "the cut",
-        "SG_lifecycle_authz" => "the enactment",
+        GateId::CutAuthz => "the cut",
+        GateId::LifecycleAuthz => "the enactment",
         _ => "going on, or a void",
     }
 }
@@ -248,7 +250,7 @@ pub(super) fn said(verified: &Verified) -> String {
         let people: Vec<String> = core::iter::once(&one.actor).chain(&one.beside).map(name).collect();
         let again = if one.asked_again { ", and it was asked again" } else { "" };
         let unsigned = if one.fingerprint.is_empty() { ", unsigned" } else { "" };
-        format!("{} {} {}{at}{unsigned}{again}", people.join(" and "), did(&one.decision), what(&one.gate))
+        format!("{} {} {}{at}{unsigned}{again}", people.join(" and "), did(&one.decision), what(one.gate))
     };
     let refused = |one: &Refused| {
         let at = one.recorded_at.map(|at| format!(" at {at}")).unwrap_or_default();
@@ -258,9 +260,9 @@ pub(super) fn said(verified: &Verified) -> String {
             Heard::Late => ", when it was decided already".to_owned(),
             Heard::No => format!(" in {}, and nothing says that the run heard it", name(&one.approval)),
         };
-        format!("{} {} {}{at}{heard}", name(&one.actor), did(&one.decision), what(&one.gate))
+        format!("{} {} {}{at}{heard}", name(&one.actor), did(&one.decision), what(one.gate))
     };
-    let waits = verified.waits.iter().map(|gate| format!("{} waits for an answer", what(gate)));
+    let waits = verified.waits.iter().map(|gate| format!("{} waits for an answer", what(*gate)));
     let mut words: Vec<String> = verified.allowed.iter().map(allowed).collect();
     if words.is_empty() {
         words.push("nobody is shown to have allowed anything".to_owned());

@@ -53,7 +53,7 @@ pub struct Watch {
 }
 
 /// By run, the decisions that stand on its open asks.
-type Decided = BTreeMap<RunId, Vec<(String, u32, ReviewVerdict)>>;
+type Decided = BTreeMap<RunId, Vec<(GateId, u32, ReviewVerdict)>>;
 
 /// What the last look at an item found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,7 +64,7 @@ struct Seen {
     candidates: Digest,
     run_id: RunId,
     /// The decisions on its asks.
-    decisions: Vec<(String, u32, ReviewVerdict)>,
+    decisions: Vec<(GateId, u32, ReviewVerdict)>,
 }
 
 impl Watch {
@@ -249,7 +249,7 @@ impl Watch {
         Ok(())
     }
 
-    fn decisions(&self, run_id: &RunId) -> Vec<(String, u32, ReviewVerdict)> {
+    fn decisions(&self, run_id: &RunId) -> Vec<(GateId, u32, ReviewVerdict)> {
         self.decided.get(run_id).cloned().unwrap_or_default()
     }
 }

@@ -167,6 +167,7 @@ pub fn answer_name(ask: &Ask, attempt: u32, today: jiff::civil::Date) -> Option<
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::run::GateId;
     use alloc::format;
 
     fn run() -> RunId {
@@ -210,7 +211,7 @@ mod tests {
     #[test]
     fn a_wrong_answer_blocks_nothing() {
         let ask = Ask {
-            gate: "SG_cut_authz".into(),
+            gate: GateId::CutAuthz,
             occurrence: 1,
             approval_type: CUT_AUTHORIZATION.into(),
             required: Default::default(),
@@ -248,7 +249,7 @@ mod tests {
     fn asks_of_this_run_come_oldest_first_by_when_they_were_fixed() {
         let document = |at: &str, occurrence: u32, run: &str| {
             let ask = Ask {
-                gate: "SG_cut_authz".into(),
+                gate: GateId::CutAuthz,
                 occurrence,
                 approval_type: CUT_AUTHORIZATION.into(),
                 required: [("run_id".to_string(), run.to_string())].into(),
@@ -294,7 +295,7 @@ mod tests {
     fn the_newest_ask_wins_and_a_void_is_never_guessed() {
         let asked = |kind: &str, at: &str| Asked {
             ask: Ask {
-                gate: "g".into(),
+                gate: GateId::LifecycleAuthz,
                 occurrence: 1,
                 approval_type: kind.into(),
                 required: Default::default(),

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::base::digest::Digest;
 use crate::base::id::RunId;
 use crate::driver::restore::reports_of_stops;
-use crate::machine::run::{Phase, RunState, Stage};
+use crate::machine::run::{GateId, Phase, RunState, Stage};
 use crate::record::approval::ApprovalPolicy;
 use crate::record::effect::EffectName;
 use crate::record::evidence::RunEvidence;
@@ -55,10 +55,10 @@ impl Claims {
     /// An approval counts before it is stored. If the run stopped between (drift), or was asked
     /// again, it is void, and rightly in no table: unless its own effect says that it was stored, or
     /// what the run did since relies on it.
-    pub(super) fn must_be_stored(&self, evidence: &RunEvidence, gate: &str, occurrence: u32) -> bool {
+    pub(super) fn must_be_stored(&self, evidence: &RunEvidence, gate: GateId, occurrence: u32) -> bool {
         let (effect, phase) = match gate {
-            "SG_cut_authz" => (EffectName::Sg1Review, Phase::CutLegA),
-            "SG_lifecycle_authz" => (EffectName::Sg2Review, Phase::LifecycleEnact),
+            GateId::CutAuthz => (EffectName::Sg1Review, Phase::CutLegA),
+            GateId::LifecycleAuthz => (EffectName::Sg2Review, Phase::LifecycleEnact),
             _ => return true,
         };
         let recorded =
@@ -190,10 +190,10 @@ impl Claims {
     /// Whether something came past a gate, which somebody's word must have opened: the cut, the enactment,
     /// or, of the gate of stops, a void.
     #[must_use]
-    pub fn has_opened(&self, evidence: &RunEvidence, gate: &str) -> bool {
+    pub fn has_opened(&self, evidence: &RunEvidence, gate: GateId) -> bool {
         match gate {
-            "SG_cut_authz" => self.has_passed(Phase::CutLegA) || has(evidence, EffectName::LegA),
-            "SG_lifecycle_authz" => self.is_enacted() || has(evidence, EffectName::Enact),
+            GateId::CutAuthz => self.has_passed(Phase::CutLegA) || has(evidence, EffectName::LegA),
+            GateId::LifecycleAuthz => self.is_enacted() || has(evidence, EffectName::Enact),
             _ => self.live && (self.voided || has(evidence, EffectName::Void)),
         }
     }
@@ -345,14 +345,14 @@ mod tests {
     #[test]
     fn the_last_approval_of_a_gate_that_was_passed_must_be_stored() {
         let run: RunId = "ictr-20260520T101112Z-019e44f1-2a00-7123-8abc-0123456789ab".parse().unwrap();
-        let approval = |gate: &str, occurrence: u32| -> ApprovalRecord {
+        let approval = |gate: GateId, occurrence: u32| -> ApprovalRecord {
             serde_json::from_value(serde_json::json!({
                 "gate": gate, "requested_utc": "2026-05-20T10:11:12Z", "approval_kb_id": "f/a.md",
                 "validated_utc": "2026-05-20T10:11:12Z", "occurrence": occurrence,
             }))
             .unwrap()
         };
-        let (cut, lifecycle) = ("SG_cut_authz", "SG_lifecycle_authz");
+        let (cut, lifecycle) = (GateId::CutAuthz, GateId::LifecycleAuthz);
         let approvals = vec![approval(cut, 1), approval(cut, 2), approval(lifecycle, 3)];
         let mut claims = Claims::of_documents(&run, &[], ApprovalPolicy::nobody(), approvals);
         let must = |claims: &Claims, n| claims.must_be_stored(&RunEvidence::default(), cut, n);

@@ -101,7 +101,7 @@ fn knows_effect(sidecar: &Sidecar, effect: EffectName, occurrence: u32, id: &uui
         EffectName::Sg1Review | EffectName::Sg2Review => {
             let gate =
                 if effect == EffectName::Sg1Review { GateId::CutAuthz } else { GateId::LifecycleAuthz };
-            sidecar.last_decision(gate.as_str()).is_some_and(|(n, _)| n >= occurrence)
+            sidecar.last_decision(gate).is_some_and(|(n, _)| n >= occurrence)
         }
         EffectName::Sg3Review => sidecar.stops.iter().any(|s| s.n >= occurrence && s.resolved_by.is_some()),
         EffectName::Void => matches!(sidecar.run_state(), Ok(RunState::Voided { .. })),

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::base::digest::Digest;
 use crate::driver::{is_rejected, stop_kinds};
+use crate::machine::run::GateId;
 use crate::machine::run::{Phase, RunState, Stage};
 use crate::machine::stop::StopReason;
 use crate::record::sidecar::{Mode, PhaseResult, Sidecar, StopRecord};
@@ -20,7 +21,7 @@ use crate::report::naming::EscalationKind;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PausedAt {
     /// `SG_cut_authz` or `SG_lifecycle_authz`.
-    pub gate: String,
+    pub gate: GateId,
     /// Path of the request in the knowledge base.
     pub request_kb_id: String,
     /// Where the answer is expected.

@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 
 use super::ReviewPorts;
 use crate::driver::{approval_prefix, is_called, names_what_is_asked};
-use crate::machine::run::GateId;
 use crate::port::PortResult;
 use crate::record::approval::Ask;
 
@@ -22,10 +21,9 @@ pub(super) async fn candidates(
     ask: &Ask,
     beside: Vec<String>,
 ) -> PortResult<Vec<String>> {
-    let gate = ask.gate.parse().unwrap_or(GateId::FailureEscalation);
     let mut paths = Vec::new();
     for path in beside {
-        let may = is_called(&path, approval_prefix(gate))
+        let may = is_called(&path, approval_prefix(ask.gate))
             || match ports.kb.read(&path).await {
                 Ok(Some(found)) => {
                     ask.request_path != path && names_what_is_asked(&found.bytes, core::slice::from_ref(ask))

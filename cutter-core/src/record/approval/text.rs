@@ -225,7 +225,7 @@ pub(crate) fn render(
     line("format", FORMAT);
     line("approval_type", &ask.approval_type);
     line("decision", decision);
-    line("gate", &ask.gate);
+    line("gate", ask.gate.as_str());
     line("occurrence", &ask.occurrence.to_string());
     for (key, value) in ask.ordered().into_iter().filter(|(k, _)| is_key(k) && !RESERVED.contains(k)) {
         line(key, value);

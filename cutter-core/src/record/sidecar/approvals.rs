@@ -9,12 +9,13 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use crate::base::digest::Digest;
+use crate::machine::run::GateId;
 
 /// A validated approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalRecord {
     /// `SG_cut_authz`, `SG_lifecycle_authz` or `SG_failure_escalation`.
-    pub gate: String,
+    pub gate: GateId,
     /// When the request was made.
     pub requested_utc: Timestamp,
     /// Path of the approval.

@@ -260,7 +260,7 @@ impl Case {
         let ids = ids.into_iter().collect();
         AskWrite {
             ask: Ask {
-                gate: gate.as_str().into(),
+                gate,
                 occurrence: 1,
                 approval_type: approval_type.into(),
                 required: required.into_iter().map(|(k, v)| (k.into(), v)).collect(),

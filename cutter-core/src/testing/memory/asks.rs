@@ -41,7 +41,7 @@ pub(super) fn open(tables: &mut Tables, fence: &Fence, write: &AskWrite) -> Port
             format!("{} asks for another run, or names no rows, request or nonce of its own", ask.gate);
         return Err(error(op, PortErrorKind::Conflict, message));
     }
-    let key = (fence.run_id.clone(), ask.gate.clone(), ask.occurrence);
+    let key = (fence.run_id.clone(), ask.gate, ask.occurrence);
     let new = StoredAsk { asked: write.clone(), closed: false, answers: Vec::new() };
     let mut begun = tables
         .asks
@@ -54,7 +54,7 @@ pub(super) fn open(tables: &mut Tables, fence: &Fence, write: &AskWrite) -> Port
     }
     let past = |effect: &EffectName| match effect {
         EffectName::Void | EffectName::Enact => true,
-        EffectName::LegA => ask.gate == GateId::CutAuthz.as_str(),
+        EffectName::LegA => ask.gate == GateId::CutAuthz,
         _ => false,
     };
     let done =
@@ -77,7 +77,7 @@ pub(super) fn open(tables: &mut Tables, fence: &Fence, write: &AskWrite) -> Port
 /// Stores answers, late where the ask had closed before.
 pub(super) fn record(tables: &mut Tables, run_id: &RunId, answers: &[AnswerWrite]) -> PortResult<()> {
     let op = "record_answers";
-    let key = |answer: &AnswerWrite| (run_id.clone(), answer.gate.clone(), answer.occurrence);
+    let key = |answer: &AnswerWrite| (run_id.clone(), answer.gate, answer.occurrence);
     let late: Vec<bool> = answers.iter().map(|answer| closed(tables, &key(answer))).collect();
     for (answer, late) in answers.iter().zip(late) {
         let Some(stored) = tables.asks.get_mut(&key(answer)) else {
@@ -98,7 +98,7 @@ pub(super) fn record(tables: &mut Tables, run_id: &RunId, answers: &[AnswerWrite
 }
 
 /// Whether an ask's answer has been carried out, it was refused, or it was asked anew.
-pub(super) fn closed(tables: &Tables, key: &(RunId, String, u32)) -> bool {
+pub(super) fn closed(tables: &Tables, key: &(RunId, GateId, u32)) -> bool {
     let Some(stored) = tables.asks.get(key) else { return false };
     let nonce = stored.asked.ask.required.get(field::NONCE);
     let used = tables.approvals.values().any(|a| {
@@ -126,17 +126,17 @@ pub(super) fn open_asks(tables: &Tables, now: Timestamp) -> Vec<OpenAsk> {
             || tables.effects.keys().any(|key| key.run_id == *run && key.effect == EffectName::Void);
         !used && !over && !asked_anew(tables, stored)
     };
-    let of = |((run_id, gate, occurrence), stored): (&(RunId, String, u32), &StoredAsk)| {
+    let of = |((run_id, gate, occurrence), stored): (&(RunId, GateId, u32), &StoredAsk)| {
         let nonce = stored.asked.ask.required.get(field::NONCE);
         let decisions = tables.approvals.values().filter(|a| a.run_id == *run_id && Some(&a.nonce) == nonce);
         let decisions: Vec<ReviewVerdict> = decisions.map(|a| a.decision).collect();
         let refused = decisions.iter().find(|d| **d != ReviewVerdict::Approve);
         let entry = own_entry(tables, run_id);
         let set = tables.change_sets.values().find(|c| c.run_id == *run_id && c.kind == "cut");
-        let is_cut = *gate == GateId::CutAuthz.as_str();
+        let is_cut = *gate == GateId::CutAuthz;
         OpenAsk {
             run_id: run_id.clone(),
-            gate: gate.clone(),
+            gate: *gate,
             occurrence: *occurrence,
             recorded_at: now,
             decided: refused.or(decisions.first()).copied(),
@@ -201,7 +201,7 @@ pub(super) fn decide(
     let missing = |what: &str| error(op, PortErrorKind::NotFound, format!("{run_id} has no {what}"));
     let entry = own_entry(tables, run_id).filter(|_| !over).ok_or_else(|| missing("entry that waits"))?;
     let fence = tables.fences.get(run_id).ok_or_else(|| missing("fence"))?;
-    let is_cut = decision.gate == GateId::CutAuthz.as_str();
+    let is_cut = decision.gate == GateId::CutAuthz;
     let effect = if is_cut { EffectName::Sg1Review } else { EffectName::Sg2Review };
     let id = |name: &str| {
         let id = ask.asked.ids.get(name).copied().ok_or_else(|| missing(name))?;
@@ -280,7 +280,7 @@ fn stored_answer<'t>(
     run_id: &RunId,
     decision: &DecisionWrite,
 ) -> PortResult<(&'t StoredAsk, &'t StoredAnswer)> {
-    let key = (run_id.clone(), decision.gate.clone(), decision.occurrence);
+    let key = (run_id.clone(), decision.gate, decision.occurrence);
     let found = tables
         .asks
         .get(&key)

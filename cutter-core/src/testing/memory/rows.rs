@@ -17,6 +17,7 @@ use super::cut_request::{SignalRow, StagingRow};
 use crate::base::digest::Digest;
 use crate::base::id::RunId;
 use crate::machine::backlog::BacklogState;
+use crate::machine::run::GateId;
 use crate::record::ask::StoredAsk;
 use crate::record::cut_request::{CutRequest, Transition};
 use crate::record::effect::{EffectKey, EffectRecord, ReviewVerdict};
@@ -261,7 +262,7 @@ pub(super) struct Tables {
     pub(super) approvals: BTreeMap<Uuid, ApprovalRow>,
     pub(super) approval_uses: BTreeMap<Uuid, ApprovalUseRow>,
     /// By run, gate and occurrence.
-    pub(super) asks: BTreeMap<(RunId, String, u32), StoredAsk>,
+    pub(super) asks: BTreeMap<(RunId, GateId, u32), StoredAsk>,
     pub(super) change_sets: BTreeMap<Uuid, ChangeSetRow>,
     pub(super) voids: BTreeMap<Uuid, VoidRow>,
     pub(super) units: BTreeMap<Uuid, UnitRecord>,

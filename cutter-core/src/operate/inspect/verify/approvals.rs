@@ -40,7 +40,7 @@ pub struct Approvals {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Allowed {
     /// Which gate.
-    pub gate: String,
+    pub gate: GateId,
     /// `approve`, `defer` or `reject`.
     pub decision: String,
     /// By whom.
@@ -144,13 +144,13 @@ pub fn approvals(
 
 /// Every gate that the run came past was opened by somebody's word.
 fn there(claims: &Claims, evidence: &RunEvidence) -> Vec<Check> {
-    let gates = [GateId::CutAuthz, GateId::LifecycleAuthz, GateId::FailureEscalation].map(GateId::as_str);
-    let judge = |gate: &&str| {
+    let gates = [GateId::CutAuthz, GateId::LifecycleAuthz, GateId::FailureEscalation];
+    let judge = |gate: &GateId| {
         let given = claims.approvals.iter().any(|a| a.gate == *gate && a.decision == "approve");
         let observed = if given { "there" } else { ABSENT };
         Check::new(&format!("verify.approval.{gate}.there"), "an approval", observed, given)
     };
-    gates.iter().filter(|gate| claims.has_opened(evidence, gate)).map(judge).collect()
+    gates.iter().filter(|gate| claims.has_opened(evidence, **gate)).map(judge).collect()
 }
 
 fn one(
@@ -214,7 +214,7 @@ fn one(
         ("decision", record.decision.clone()),
         ("run_id", claims.run_id.to_string()),
         ("document_id", claims.document_id.clone()),
-        ("gate", record.gate.clone()),
+        ("gate", record.gate.to_string()),
         ("actor", record.actor.clone()),
     ] {
         checks.push(Check::equal_some(&id(name), &expected, field(name).as_ref()));

@@ -137,7 +137,7 @@ fn requested(from: AskSources<'_>, requests: &[Asked], stored: &StoredAsk, asked
     };
     differs("at", &stored.asked.at.to_string(), &said.at);
     for (what, own, other) in [
-        ("gate", &ask.gate, &said.ask.gate),
+        ("gate", ask.gate.as_str(), said.ask.gate.as_str()),
         ("approval_type", &ask.approval_type, &said.ask.approval_type),
         ("approval_path", &ask.approval_path, &said.ask.approval_path),
     ] {
@@ -192,7 +192,7 @@ pub fn needed(chain: &Chain, evidence: &RunEvidence, stored: &StoredAsk) -> Opti
     let nonce = ask.required.get(field::NONCE).map_or("", String::as_str);
     let relied_on = |a: &&StoredApproval| a.nonce == nonce && a.used_by.is_some();
     let at = evidence.approvals.iter().find(relied_on)?.recorded_at?;
-    Some(chain.needed_between(ask.required.get(field::POLICY_HEAD)?, at, &ask.gate))
+    Some(chain.needed_between(ask.required.get(field::POLICY_HEAD)?, at, ask.gate.as_str()))
 }
 
 /// What an ask's approval allowed was approved by as many people as the policy wanted. Whose approval

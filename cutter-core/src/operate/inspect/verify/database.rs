@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use super::{ApprovalFact, DatabaseFacts, NotChecked, rows};
 use crate::base::digest::Digest;
-use crate::machine::run::Phase;
+use crate::machine::run::{GateId, Phase};
 use crate::operate::inspect::claims::Claims;
 use crate::record::approval::named_rows;
 use crate::record::attestation;
@@ -100,7 +100,7 @@ fn stored_approvals(claims: &Claims, evidence: &RunEvidence, checks: &mut Vec<Ch
     for record in &claims.approvals {
         let Some(sha256) = &record.sha256 else { continue };
         let stored = evidence.approvals.iter().find(|a| a.sha256 == *sha256);
-        if stored.is_none() && !claims.must_be_stored(evidence, &record.gate, record.occurrence) {
+        if stored.is_none() && !claims.must_be_stored(evidence, record.gate, record.occurrence) {
             continue;
         }
         let id = format!("verify.approval.{}.{}.stored", record.gate, record.occurrence);
@@ -232,7 +232,7 @@ fn units(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
 pub fn rows_signed(approvals: &[ApprovalFact], stored: Option<&Digest>) -> (Vec<Check>, Option<NotChecked>) {
     let consents = approvals
         .iter()
-        .filter(|a| a.record.decision == "approve" && a.record.gate != "SG_failure_escalation");
+        .filter(|a| a.record.decision == "approve" && a.record.gate != GateId::FailureEscalation);
     let mut named: Vec<(String, Option<Digest>)> = Vec::new();
     for fact in consents {
         let text = match &fact.signature {
@@ -240,13 +240,13 @@ pub fn rows_signed(approvals: &[ApprovalFact], stored: Option<&Digest>) -> (Vec<
             _ => None,
         };
         let Some(text) = text else { continue };
-        let gate = &fact.record.gate;
+        let gate = fact.record.gate.as_str();
         let beside = format!("{gate}.beside.");
         if fact.place == 0 {
             // of a gate that was asked again the last answers count
             named.retain(|(name, _)| name != gate && !name.starts_with(&beside));
         }
-        let name = if fact.place == 0 { gate.clone() } else { format!("{beside}{}", fact.place) };
+        let name = if fact.place == 0 { gate.to_owned() } else { format!("{beside}{}", fact.place) };
         named.push((name, named_rows(text)));
     }
     if named.iter().all(|(_, digest)| digest.is_none()) {

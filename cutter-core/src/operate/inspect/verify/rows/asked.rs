@@ -44,7 +44,7 @@ impl<'a> World<'a> {
             self.fault(ASK, format!("{} {}: ask: does not read", row.text("gate"), row.text("occurrence")));
             return;
         };
-        self.same(ASK, row, "gate", &ask.gate);
+        self.same(ASK, row, "gate", ask.gate.as_str());
         self.same(ASK, row, "occurrence", &ask.occurrence.to_string());
         self.same(ASK, row, "approval_type", &ask.approval_type);
         for name in [
