@@ -96,6 +96,7 @@ const MIGRATIONS: &[Migration] = &[
         name: "well_formed_asks",
         sql: include_str!("../migrations/0028_well_formed_asks.sql"),
     },
+    Migration { version: 29, name: "carried_out", sql: include_str!("../migrations/0029_carried_out.sql") },
 ];
 
 /// Every migration that this binary knows, oldest first.

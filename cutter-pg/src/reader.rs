@@ -259,7 +259,9 @@ const VERSIONS: &str = "
 SELECT s.version_no, s.source_version_id, c.change_set_id, c.run_id, c.unit_count,
     CASE WHEN EXISTS (SELECT FROM iu_core.information_unit u
                       WHERE u.change_set_id = c.change_set_id AND u.lifecycle_status = 'enacted') THEN 'enacted'
-         WHEN c.live THEN 'draft' ELSE 'voided' END AS status
+         WHEN c.live THEN 'draft' ELSE 'voided' END AS status,
+    EXISTS (SELECT FROM cutter_governance.run_effect e
+            WHERE e.run_id = c.run_id AND e.effect = 'enact' AND e.verdict = 'commit') AS enacted
 FROM iu_core.source_document d
 JOIN iu_core.source_version s ON s.source_document_id = d.source_document_id
 LEFT JOIN cutter_governance.cut_change_set c
@@ -276,6 +278,7 @@ fn versions(client: &mut Client, document_id: &str) -> Result<Vec<VersionCut>, P
                 run_id: parsed(row, "run_id")?,
                 unit_count: unsigned(row, "unit_count")?,
                 status: parsed(row, "status")?,
+                is_enacted: get(row, "enacted")?,
             }),
         };
         let (version_no, source_version_id) = (get(row, "version_no")?, get(row, "source_version_id")?);

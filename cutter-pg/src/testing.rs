@@ -41,9 +41,11 @@ use self::database::Template;
 pub use self::database::{Kept, TestDatabase};
 pub use self::proxy::{CommitProxy, Cut};
 pub use self::reach::REACH_VARIABLE;
+
 use self::watchdog::Watchdog;
 use crate::cluster::{ClusterOptions, PrivateCluster, SharedLock, on_own_thread};
 use crate::dsn::Dsn;
+pub use crate::effect::DEFERRED_CHECKS;
 use crate::error::PgError;
 use crate::login::{Login, random_hex};
 use crate::migrate::Migrator;

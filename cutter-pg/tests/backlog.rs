@@ -307,7 +307,7 @@ fn a_cut_waits_for_what_its_manifest_depends_on() {
     second.do_sweep();
     second.do_sg1();
     let error = refused(second.exec(N::LegA, E::LegA(second.leg_a_write())));
-    assert!(error.kind == K::Conflict && error.message.contains("G-CUT-DEPS"), "{error}");
+    assert!(error.kind == K::Waits && error.message.contains("G-CUT-DEPS"), "{error}");
     let cut = Operation::Cut { change_set_id: second.change_set, review_decision_id: second.cut_decision };
     let Judgement::Refused(refusal) = judge(&entry(&world, second.entry), &cut) else { panic!() };
     assert!(refusal.to_string().starts_with("G-CUT-DEPS: "), "{refusal}");

@@ -103,6 +103,11 @@ fn values(definition: &str, kind: &str, beside: usize) -> Vec<String> {
         "boolean" => vec!["true".into(), "false".into()],
         "uuid" => vec!["gen_random_uuid()".into()],
         "date" => vec!["'2026-01-01'".into(), "'2026-01-02'".into()],
+        "timestamp with time zone" if is_alone => {
+            let bounds =
+                ["1899-12-31Z", "1900-01-01Z", "9999-12-30Z", "9999-12-31Z", "infinity", "-infinity"];
+            bounds.map(|time| format!("'{time}'")).into()
+        }
         "timestamp with time zone" => {
             ["'2026-01-01T12:00Z'", "'2026-01-02T12:00Z'", "'2026-01-02T12:00:01Z'"].map(str::to_owned).into()
         }

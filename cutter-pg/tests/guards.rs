@@ -23,6 +23,7 @@ mod runs;
 mod surveys;
 
 use cutter_pg::login::Login;
+use cutter_pg::testing::DEFERRED_CHECKS;
 use postgres::{Client, SimpleQueryMessage};
 use support::World;
 
@@ -86,9 +87,10 @@ impl Scene {
             self.login, self.before, self.login
         );
         self.admin.batch_execute(&before).unwrap_or_else(|error| panic!("{spoil}: {error:?}"));
-        let outcome = self.admin.simple_query(call).and_then(|messages| {
-            self.admin.batch_execute("SET CONSTRAINTS ALL IMMEDIATE").map(|()| messages)
-        });
+        let outcome = self
+            .admin
+            .simple_query(call)
+            .and_then(|messages| self.admin.batch_execute(DEFERRED_CHECKS).map(|()| messages));
         self.admin.batch_execute("ROLLBACK").unwrap();
         match outcome {
             Ok(messages) => {

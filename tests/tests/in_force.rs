@@ -156,3 +156,43 @@ fn where_nothing_is_in_force_the_answer_names_what_waits_and_the_command() {
         let _ = d.run(&words).exits(0);
     }
 }
+
+/// Which version is in force is said by the enactments, not by one column: whoever changes that, of any
+/// version, is found by the verification of every run of the document.
+#[test]
+fn a_version_that_was_turned_on_or_off_fails_whichever_run_is_verified() {
+    let d = Deployment::new();
+    d.register("LAW", FIRST);
+    let first = d.whole_run("LAW");
+    d.register("LAW", SECOND);
+    let second = d.whole_run("LAW");
+    d.register("LAW", &SECOND.replace("softly", "loudly"));
+    let third = d.cut("LAW");
+    d.approve(&third, "cut");
+    assert_eq!(d.resume(&third).state(), "awaiting_lifecycle_authorization");
+    let set = |version: i32, status: &str| {
+        d.tamper(&format!(
+            "SET session_replication_role = replica;
+             UPDATE iu_core.information_unit u SET lifecycle_status = '{status}' FROM iu_core.source_version v
+             WHERE v.source_version_id = u.source_version_id AND v.version_no = {version}"
+        ));
+    };
+    let verify = |run: &str| d.run(&["verify", "--run-id", run]);
+    assert_eq!(verify(&first).exits(0).json["text"]["replaced_by"], 2);
+    for (version, status, back) in
+        [(2, "voided", "enacted"), (2, "draft", "enacted"), (3, "enacted", "draft"), (1, "draft", "enacted")]
+    {
+        set(version, status);
+        for run in [&first, &second] {
+            let ran = verify(run).exits(6);
+            let checks = ran.json["checks"].as_array().unwrap();
+            let found = checks.iter().find(|c| c["invariant"] == "verify.versions.agree").unwrap();
+            assert!(
+                found["ok"] == false && ran.json["text"]["in_force"] == false,
+                "{version} {status}: {found}"
+            );
+        }
+        set(version, back);
+        d.verify(&second);
+    }
+}

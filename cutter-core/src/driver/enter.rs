@@ -107,6 +107,18 @@ impl Run<'_> {
             drift::follow_migrations(&mut self.sidecar.drift_pins, &moves);
             differences = drift::compare(&self.sidecar.drift_pins, live);
         }
+        let swept = |pin: &mut String| {
+            // what is deferred is swept before it is asked anew, by this run or by any pass
+            let is_so = pin == "reviewed_deferred"
+                && live.0.get(drift::BACKLOG_STATUS).is_some_and(|status| status == "review_pending");
+            if is_so {
+                "review_pending".clone_into(pin);
+            }
+            is_so
+        };
+        if self.sidecar.drift_pins.0.get_mut(drift::BACKLOG_STATUS).is_some_and(swept) {
+            differences = drift::compare(&self.sidecar.drift_pins, live);
+        }
         if !differences.is_empty() && self.take_standing().await? {
             differences = drift::compare(&self.sidecar.drift_pins, live);
         }

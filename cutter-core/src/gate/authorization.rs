@@ -159,7 +159,9 @@ pub fn judge(facts: &AuthorizationFacts) -> GateReport {
     let decided = approval::parse_verdict(decision).is_some();
     checks.push(Check::new("approval.decision", "approve, defer or reject", decision, decided));
     for (key, value) in ask.ordered() {
-        checks.push(same(&format!("approval.{key}"), value, key));
+        if !refuses || OF_A_REFUSAL.contains(&key) {
+            checks.push(same(&format!("approval.{key}"), value, key));
+        }
     }
     checks.push(request_unedited(facts, refuses));
     let expires = fields.get("expires").map_or(ABSENT, String::as_str);
@@ -289,6 +291,10 @@ fn well_formed(
     }
     Check { expected: format!("{FORMAT}, dated, no fault"), ..Check::empty(id, &found) }
 }
+
+/// What a refusal must repeat: what it refuses. It counts whatever the request looked like to who refused
+/// it, and allows nothing that the rest would name.
+const OF_A_REFUSAL: [&str; 2] = [field::RUN_ID, field::NONCE];
 
 /// What requests that were made before did not name.
 const LATER_FIELDS: [&str; 3] = [field::ROWS_DIGEST, field::SETTINGS_SHA256, field::POLICY_HEAD];

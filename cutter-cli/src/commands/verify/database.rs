@@ -112,6 +112,7 @@ fn judge_statement(
 ) -> Result<(), Failure> {
     let version = claims.pin("source_version_no");
     let versions = block_on(database.versions(&claims.document_id))?;
+    out.checks.push(verify::versions_agree(&versions));
     let before = match version_before(&versions, &version) {
         Some((version, set)) => block_on(database.rows_digest(set))?.map(|rows| Before { version, rows }),
         None => None,

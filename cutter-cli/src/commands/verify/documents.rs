@@ -148,7 +148,10 @@ pub(super) fn given(
         let (named, others): (Vec<_>, Vec<_>) = facts.into_iter().partition(is_it);
         let is_stop = gate == GateId::FailureEscalation;
         let opened = claims.has_opened(evidence, gate) && (!is_stop || kind == VOID);
-        let facts = match (named.is_empty(), opened) {
+        // of a gate that was asked anew the last request's answers opened it
+        let last = asks.iter().filter(|asked| asked.ask.gate == gate && asked.ask.approval_type == kind);
+        let is_last = last.map(|asked| asked.ask.occurrence).max().is_none_or(|last| last <= occurrence);
+        let facts = match (named.is_empty(), opened && (is_stop || is_last)) {
             (false, _) => named,
             (true, true) => others,
             (true, false) => {

@@ -153,6 +153,7 @@ mod tests {
             run_id: run.parse().unwrap(),
             unit_count: 3,
             status,
+            is_enacted: status == Enacted,
         };
         VersionCut { version_no, source_version_id: Uuid::nil(), cut: Some(cut) }
     }

@@ -31,7 +31,9 @@ pub use found::Found;
 pub use rows::rows;
 pub use standing::{Taken, consumed_standing, standing};
 pub use statement::{StatementFacts, one_statement, statement};
-pub use world::{no_strays, phase_documents, reached_by_documents, reached_by_evidence, record_is_newest};
+pub use world::{
+    no_strays, phase_documents, reached_by_documents, reached_by_evidence, record_is_newest, versions_agree,
+};
 
 use super::claims::Claims;
 use crate::base::canonical;

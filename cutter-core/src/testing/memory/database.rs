@@ -186,7 +186,13 @@ fn versions(tables: &Tables, document_id: &str) -> Vec<VersionCut> {
                 Lifecycle::Draft
             };
             let (change_set_id, run_id) = (c.change_set_id, c.run_id.clone());
-            of(Some(CutState { change_set_id, run_id, unit_count: units.len() as u64, status }))
+            let key = EffectKey {
+                run_id: run_id.clone(),
+                effect: crate::record::effect::EffectName::Enact,
+                occurrence: 1,
+            };
+            let is_enacted = tables.effects.get(&key).is_some_and(|e| e.verdict == Verdict::Commit);
+            of(Some(CutState { change_set_id, run_id, unit_count: units.len() as u64, status, is_enacted }))
         }));
     }
     rows

@@ -14,7 +14,7 @@ use crate::base::digest::Digest;
 use crate::base::fingerprint::normal_fingerprint;
 use crate::machine::run::GateId;
 use crate::operate::inspect::claims::Claims;
-use crate::record::approval::{ApprovalPolicy, SignaturePolicy};
+use crate::record::approval::{ApprovalPolicy, SignaturePolicy, parse_field};
 use crate::record::check::{ABSENT, Check};
 use crate::record::evidence::RunEvidence;
 use crate::record::sidecar::ApprovalRecord;
@@ -205,11 +205,7 @@ fn one(
     if !unsigned {
         who(claims, fact, keys, checks, open);
     }
-    let field = |key: &str| {
-        let prefix = format!("{key}: ");
-        let line = text.lines().find_map(|l| l.strip_prefix(&prefix));
-        line.map(|value| value.trim().to_owned())
-    };
+    let field = |key: &str| parse_field(&text, key).map(ToOwned::to_owned);
     for (name, expected) in [
         ("decision", record.decision.clone()),
         ("run_id", claims.run_id.to_string()),
@@ -218,6 +214,10 @@ fn one(
         ("actor", record.actor.clone()),
     ] {
         checks.push(Check::equal_some(&id(name), &expected, field(name).as_ref()));
+    }
+    if record.decision != "approve" {
+        // it counts whatever the request looked like
+        return;
     }
     let (named, named_id) = (field("request_sha256"), id("request_sha256"));
     match (&record.request_sha256, named) {

@@ -11,8 +11,22 @@ use crate::operate::inspect::recover::{can_be, unknown_to};
 use crate::record::check::Check;
 use crate::record::effect::EffectName;
 use crate::record::evidence::RunEvidence;
+use crate::record::observed::{CutState, Lifecycle, VersionCut};
 use crate::record::sidecar::Sidecar;
 use crate::report::naming::DocumentName;
+
+/// Of each version of the document the units stand where its run's enactment says: which one is in force
+/// follows from all of them, whichever run is verified.
+#[must_use]
+pub fn versions_agree(versions: &[VersionCut]) -> Check {
+    let cuts = versions.iter().filter_map(|v| Some((v.version_no, v.cut.as_ref()?)));
+    let other = cuts.filter(|(_, cut)| (cut.status == Lifecycle::Enacted) != cut.is_enacted);
+    let line = |(version, cut): (i32, &CutState)| {
+        let records = if cut.is_enacted { "records that it enacted them" } else { "records no enactment" };
+        format!("version {version}: its units are {}, {} {records}", cut.status, cut.run_id)
+    };
+    Check::empty("verify.versions.agree", &other.map(line).collect::<Vec<_>>())
+}
 
 pub(super) fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)

@@ -323,6 +323,7 @@ pub(super) async fn a_void_marks_rows_and_frees_their_keys(db: &DatabaseUnderTes
         run_id: case.run_id(),
         unit_count: 4,
         status,
+        is_enacted: status == Lifecycle::Enacted,
     };
     let cuts = Vec::from([cut(&chain.case, Lifecycle::Voided), cut(&next.case, Lifecycle::Enacted)]);
     let versions = db.reader.versions("CONF-DOC").await?;
