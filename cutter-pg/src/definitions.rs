@@ -15,6 +15,14 @@ use crate::database::PgDatabase;
 use crate::error::PgError;
 use crate::row::get;
 
+/// Every deferred check but that the effect is recorded, which it is with COMMIT.
+pub const DEFERRED_CHECKS: &str = "SET CONSTRAINTS cutter_governance.trg_backlog_agreement,
+    cutter_governance.trg_backlog_records, cutter_governance.trg_backlog_decided,
+    cutter_governance.trg_verdict_records, cutter_governance.trg_change_set_records,
+    cutter_governance.trg_backlog_promotions_hold, cutter_governance.trg_rows_approved,
+    cutter_governance.trg_ask_heard, public.trg_cut_request_agreement IMMEDIATE;
+    SET CONSTRAINTS ALL DEFERRED";
+
 const OBSERVE: &str = include_str!("definitions/observed.sql");
 const SHIPPED: &str = include_str!("definitions/shipped.tsv");
 

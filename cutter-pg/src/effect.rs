@@ -265,14 +265,6 @@ fn write(
     Ok(Opened::Written { facts, refusal })
 }
 
-/// Every deferred check but that the effect is recorded, which it is with COMMIT.
-pub const DEFERRED_CHECKS: &str = "SET CONSTRAINTS cutter_governance.trg_backlog_agreement,
-    cutter_governance.trg_backlog_records, cutter_governance.trg_backlog_decided,
-    cutter_governance.trg_verdict_records, cutter_governance.trg_change_set_records,
-    cutter_governance.trg_backlog_promotions_hold, cutter_governance.trg_rows_approved,
-    cutter_governance.trg_ask_heard, public.trg_cut_request_agreement IMMEDIATE;
-    SET CONSTRAINTS ALL DEFERRED";
-
 /// Deferred checks first: what they would find at COMMIT is an error now, not an unknown outcome
 /// then. Not of what cannot be committed: the gate shall see its facts.
 fn observe(
@@ -284,7 +276,7 @@ fn observe(
     cache: &survey::CatalogueCache,
     settle: bool,
 ) -> Result<EffectFacts, PgError> {
-    settle.then(|| client.batch_execute(DEFERRED_CHECKS)).transpose()?;
+    settle.then(|| client.batch_execute(crate::definitions::DEFERRED_CHECKS)).transpose()?;
     let survey_after = survey::survey(client, &cx.survey, cache)?;
     // Judged again inside leg A and enactment.
     let wants_grants = matches!(cx.key.effect, EffectName::LegA | EffectName::Enact);

@@ -198,8 +198,8 @@ impl Reader for PgDatabase {
 
     async fn rows_digest(&self, change_set_id: Uuid) -> PortResult<Option<Digest>> {
         self.read("rows_digest", move |client| {
-            let statement = "SELECT cutter_governance.fn_rows_digest($1) AS digest";
-            parsed_opt(&client.query_one(statement, &[&change_set_id])?, "digest")
+            let digest = "SELECT cutter_governance.fn_rows_digest($1) AS digest";
+            parsed_opt(&client.query_one(digest, &[&change_set_id])?, "digest")
         })
         .await
     }
@@ -256,12 +256,10 @@ pub(crate) fn source(
 /// Where the units of each cut stand is one probe of an index: a live cut's are drafts until they
 /// are enacted, all of them.
 const VERSIONS: &str = "
-SELECT s.version_no, s.source_version_id, c.change_set_id, c.run_id, c.unit_count,
-    CASE WHEN EXISTS (SELECT FROM iu_core.information_unit u
-                      WHERE u.change_set_id = c.change_set_id AND u.lifecycle_status = 'enacted') THEN 'enacted'
-         WHEN c.live THEN 'draft' ELSE 'voided' END AS status,
-    EXISTS (SELECT FROM cutter_governance.run_effect e
-            WHERE e.run_id = c.run_id AND e.effect = 'enact' AND e.verdict = 'commit') AS enacted
+SELECT s.version_no, s.source_version_id, c.change_set_id, c.run_id, c.unit_count, CASE WHEN EXISTS (SELECT
+        FROM iu_core.information_unit u WHERE u.change_set_id = c.change_set_id AND u.lifecycle_status = 'enacted')
+        THEN 'enacted' WHEN c.live THEN 'draft' ELSE 'voided' END AS status,
+    EXISTS (SELECT FROM cutter_governance.run_effect e WHERE e.run_id = c.run_id AND e.effect = 'enact') AS enacted
 FROM iu_core.source_document d
 JOIN iu_core.source_version s ON s.source_document_id = d.source_document_id
 LEFT JOIN cutter_governance.cut_change_set c

@@ -44,8 +44,8 @@ pub use self::reach::REACH_VARIABLE;
 
 use self::watchdog::Watchdog;
 use crate::cluster::{ClusterOptions, PrivateCluster, SharedLock, on_own_thread};
+pub use crate::definitions::DEFERRED_CHECKS;
 use crate::dsn::Dsn;
-pub use crate::effect::DEFERRED_CHECKS;
 use crate::error::PgError;
 use crate::login::{Login, random_hex};
 use crate::migrate::Migrator;

@@ -298,7 +298,7 @@ fn the_database_that_goes_away_ends_a_pass_and_the_next_one_goes_on() {
 fn forge(s: &Scenario, run_id: &RunId, ask: &Ask, document: &str, verdict: ReviewVerdict) {
     let ports = s.world.process().ports();
     let answer = AnswerWrite {
-        gate: ask.gate.clone(),
+        gate: ask.gate,
         occurrence: ask.occurrence,
         decision: verdict,
         approval_kb_id: ask.approval_path.clone(),
@@ -315,7 +315,7 @@ fn forge(s: &Scenario, run_id: &RunId, ask: &Ask, document: &str, verdict: Revie
     let entry = open.entry.as_ref().map(|(id, _)| *id);
     let write = asked.decision(&answer, None, entry, open.change_set_id, moves).unwrap();
     let decision = DecisionWrite {
-        gate: ask.gate.clone(),
+        gate: ask.gate,
         occurrence: ask.occurrence,
         sha256: answer.sha256(),
         payload_sha256: digest_of(&write).unwrap(),

@@ -44,7 +44,7 @@ pub(super) struct Answer {
 impl Answer {
     pub(super) fn to_write(&self) -> AnswerWrite {
         AnswerWrite {
-            gate: self.ask.gate.clone(),
+            gate: self.ask.gate,
             occurrence: self.ask.occurrence,
             decision: self.approval.decision(),
             approval_kb_id: self.path.clone(),

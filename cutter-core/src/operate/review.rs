@@ -289,7 +289,7 @@ impl Review {
             |why: String| PortError::new(Port::Database, "record_decision", PortErrorKind::Invalid, why);
         let write = write.ok_or_else(|| invalid("the ask chose no ids for a decision".to_owned()))?;
         let decision = DecisionWrite {
-            gate: open.gate.clone(),
+            gate: open.gate,
             occurrence: open.occurrence,
             sha256: write.sha256,
             payload_sha256: canonical::digest_of(&write).map_err(|e| invalid(e.to_string()))?,
@@ -486,7 +486,7 @@ async fn judge(
         }
     };
     let write = AnswerWrite {
-        gate: asked.ask.gate.clone(),
+        gate: asked.ask.gate,
         occurrence: asked.ask.occurrence,
         decision: approval.decision(),
         approval_kb_id: path.to_owned(),

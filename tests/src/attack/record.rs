@@ -162,7 +162,7 @@ fn approved(hand: &Hand<'_>, sidecar: &mut Sidecar, ask: &Ask) {
         },
     );
     sidecar.sovereign_approvals.push(ApprovalRecord {
-        gate: ask.gate.clone(),
+        gate: ask.gate,
         requested_utc: at,
         approval_kb_id: ask.approval_path.clone(),
         review_decision_id: sidecar.pin_uuid("review_decision_id").ok(),

@@ -349,15 +349,8 @@ impl Reviewer for Metered<dyn Reviewer> {
 
 #[async_trait]
 impl Verifier for Metered<dyn Verifier> {
-    async fn sign_statement(
-        &self,
-        fence: &Fence,
-        statement: &Digest,
-        signature: &StatementSignature,
-    ) -> PortResult<()> {
-        self.meter
-            .timed("verifier.sign_statement", self.inner.sign_statement(fence, statement, signature))
-            .await?;
+    async fn sign_statement(&self, fence: &Fence, of: &Digest, by: &StatementSignature) -> PortResult<()> {
+        self.meter.timed("verifier.sign_statement", self.inner.sign_statement(fence, of, by)).await?;
         self.meter.commits();
         Ok(())
     }

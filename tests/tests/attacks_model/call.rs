@@ -267,7 +267,7 @@ impl Caller<'_> {
         let ask = self.pick(block_on(ports.reader.asks(self.run_id)).ok()?)?.asked.ask;
         let decision = if self.n.is_multiple_of(3) { ReviewVerdict::Reject } else { ReviewVerdict::Approve };
         let write = AnswerWrite {
-            gate: ask.gate.clone(),
+            gate: ask.gate,
             occurrence: ask.occurrence,
             decision,
             approval_kb_id: ask.approval_path.clone(),

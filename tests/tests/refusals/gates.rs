@@ -373,7 +373,7 @@ fn drive(s: &Scenario, ports: &cutter_core::driver::Ports) -> driver::Driven {
     let mut driven = s.cut(ports).unwrap();
     while let driver::Outcome::Paused { ask, .. } = &driven.outcome {
         s.sign(ask, ReviewVerdict::Approve);
-        let (gate, run_id) = (ask.gate.clone(), driven.sidecar.run_id.clone());
+        let (gate, run_id) = (ask.gate, driven.sidecar.run_id.clone());
         driven = s.resume(ports, &run_id).unwrap();
         if matches!(&driven.outcome, driver::Outcome::Paused { ask, .. } if ask.gate == gate) {
             break;

@@ -175,7 +175,7 @@ fn a_stored_refusal_counts_although_its_document_is_gone() {
         let (run_id, ask) = s.parked(gate);
         let (path, document) = answer(&s, &ask, 3, Reject);
         let answer = cutter_core::record::ask::AnswerWrite {
-            gate: ask.gate.clone(),
+            gate: ask.gate,
             occurrence: ask.occurrence,
             decision: Reject,
             approval_kb_id: path,
@@ -192,7 +192,7 @@ fn a_stored_refusal_counts_although_its_document_is_gone() {
 
 fn stopped_over_a_refusal_that_nobody_signed(s: &Scenario, run_id: &RunId, gate: Gate, ask: &Ask) {
     let answer = cutter_core::record::ask::AnswerWrite {
-        gate: ask.gate.clone(),
+        gate: ask.gate,
         occurrence: ask.occurrence,
         decision: Reject,
         approval_kb_id: "nowhere.md".to_owned(),

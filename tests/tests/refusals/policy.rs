@@ -174,7 +174,7 @@ fn an_approval_that_the_record_calls_valid_is_judged_again() {
             },
         );
         sidecar.sovereign_approvals.push(ApprovalRecord {
-            gate: ask.gate.clone(),
+            gate: ask.gate,
             requested_utc: at,
             approval_kb_id: ask.approval_path.clone(),
             review_decision_id: sidecar.pin_uuid("review_decision_id").ok(),

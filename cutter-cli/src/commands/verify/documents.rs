@@ -223,7 +223,7 @@ fn approval_record(ask: &Ask, path: &str, text: &str, signature: &SignatureFacts
     };
     let actor = covered.lines().find_map(|line| line.strip_prefix("actor: ")).unwrap_or_default();
     ApprovalRecord {
-        gate: ask.gate.clone(),
+        gate: ask.gate,
         requested_utc: wire::now(),
         approval_kb_id: path.to_owned(),
         review_decision_id: None,

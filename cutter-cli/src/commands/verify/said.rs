@@ -73,7 +73,7 @@ pub(super) fn refusals(
                 continue;
             }
             found.push(Refused {
-                gate: ask.asked.ask.gate.clone(),
+                gate: ask.asked.ask.gate,
                 occurrence: ask.asked.ask.occurrence,
                 decision: one.answer.decision.as_str().to_owned(),
                 actor: one.answer.actor.clone(),
@@ -106,7 +106,7 @@ pub(super) fn refusals(
     }
     for one in claims.approvals.iter().filter(|a| a.decision != "approve") {
         found.extend(one.sha256.map(|sha256| Refused {
-            gate: one.gate.clone(),
+            gate: one.gate,
             occurrence: one.occurrence,
             decision: one.decision.clone(),
             actor: one.actor.clone(),

@@ -115,7 +115,7 @@ fn phase(sidecar: &Sidecar, state: Option<&RunState>) -> Option<Phase> {
 fn paused_at(sidecar: &Sidecar) -> Option<PausedAt> {
     let ask = sidecar.ask.as_ref().filter(|_| sidecar.awaits_word().is_some())?;
     Some(PausedAt {
-        gate: ask.gate.clone(),
+        gate: ask.gate,
         request_kb_id: ask.request_path.clone(),
         approval_path: ask.approval_path.clone(),
     })

@@ -103,7 +103,7 @@ pub fn allowed(
             _ => return None,
         };
         checks.iter().all(is_good).then(|| Allowed {
-            gate: record.gate.clone(),
+            gate: record.gate,
             decision: record.decision.clone(),
             actor: name(&record.fingerprint, &record.actor),
             fingerprint: record.fingerprint.clone(),
@@ -205,7 +205,7 @@ fn one(
     if !unsigned {
         who(claims, fact, keys, checks, open);
     }
-    let field = |key: &str| parse_field(&text, key).map(ToOwned::to_owned);
+    let field = |key: &str| parse_field(text, key).map(ToOwned::to_owned);
     for (name, expected) in [
         ("decision", record.decision.clone()),
         ("run_id", claims.run_id.to_string()),

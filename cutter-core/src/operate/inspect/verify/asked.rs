@@ -94,7 +94,7 @@ pub fn asks(
 /// What was refused was asked anew only on a signed word: as many decisions on stops stand as refusals that
 /// another request followed.
 fn asked_after_a_refusal(stored: &[StoredAsk], evidence: &RunEvidence) -> Option<Check> {
-    let place = |one: &StoredAsk| (one.asked.ask.gate.clone(), one.asked.ask.occurrence);
+    let place = |one: &StoredAsk| (one.asked.ask.gate, one.asked.ask.occurrence);
     let is_followed = |one: &StoredAsk| {
         let (gate, occurrence) = place(one);
         stored.iter().map(place).any(|(other, n)| other == gate && n > occurrence)

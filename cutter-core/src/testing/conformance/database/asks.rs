@@ -108,7 +108,7 @@ pub(super) async fn an_answer_after_it_was_relied_on_is_late(db: &DatabaseUnderT
 fn decision(chain: &Chain<'_>, answer: &AnswerWrite, effect: EffectName) -> DecisionWrite {
     let payload = alloc::format!("{:?}", chain.request(effect));
     DecisionWrite {
-        gate: answer.gate.clone(),
+        gate: answer.gate,
         occurrence: answer.occurrence,
         sha256: answer.sha256(),
         payload_sha256: chain.context(effect, 1, &payload).payload_sha256,
