@@ -178,7 +178,7 @@ fn a_version_that_was_turned_on_or_off_fails_whichever_run_is_verified() {
         ));
     };
     let verify = |run: &str| d.run(&["verify", "--run-id", run]);
-    assert_eq!(verify(&first).exits(0).json["text"]["replaced_by"], 2);
+    assert_eq!(verify(&first).exits(0).json["replaced_by"], 2);
     for (version, status, back) in
         [(2, "voided", "enacted"), (2, "draft", "enacted"), (3, "enacted", "draft"), (1, "draft", "enacted")]
     {
@@ -188,7 +188,7 @@ fn a_version_that_was_turned_on_or_off_fails_whichever_run_is_verified() {
             let checks = ran.json["checks"].as_array().unwrap();
             let found = checks.iter().find(|c| c["invariant"] == "verify.versions.agree").unwrap();
             assert!(
-                found["ok"] == false && ran.json["text"]["in_force"] == false,
+                found["ok"] == false && ran.json["in_force"] == false,
                 "{version} {status}: {found}"
             );
         }

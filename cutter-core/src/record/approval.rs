@@ -444,17 +444,17 @@ mod tests {
     fn the_rows_that_a_consent_names_are_named_once_and_exactly() {
         let digest = Digest::of(b"rows");
         let line = format!("rows_digest: {digest}");
-        for good in [line.clone(), format!("a\n{line}\nb\n"), format!("a\r\n{line}\r\n")] {
+        let blanks = [format!("{line} "), line.replace(": ", ":"), line.replace(": ", ":\t ")];
+        let plain = [line.clone(), format!("a\n{line}\nb\n"), format!("a\r\n{line}\r\n")];
+        for good in plain.into_iter().chain(blanks) {
             assert_eq!(named_rows(&good), Some(digest), "{good}");
         }
         for bad in [
             String::new(),
             format!(" {line}"),
-            format!("{line} "),
             format!("{line}\n{line}"),
             format!("{line}\nrows_digest : other"),
             line.to_uppercase(),
-            line.replace(": ", ":"),
             format!("{line}0"),
         ] {
             assert_eq!(named_rows(&bad), None, "{bad}");

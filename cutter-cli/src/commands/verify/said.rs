@@ -177,7 +177,8 @@ pub(super) fn refusals(
             && (claims.has_opened(evidence, one.gate) && (is_enacted || one.gate != GateId::LifecycleAuthz));
         let is_over = is_enacted || claims.is_void(evidence);
         one.asked_again = last_asked(one.gate).is_some_and(|last| last > one.occurrence);
-        one.stands = !(is_over || opened || claims.approvals.iter().any(is_past));
+        let taken_up = one.asked_again && one.gate != GateId::FailureEscalation;
+        one.stands = !(is_over || opened || taken_up || claims.approvals.iter().any(is_past));
     }
     for gate in [GateId::CutAuthz, GateId::LifecycleAuthz] {
         let at = match claims.stage {
