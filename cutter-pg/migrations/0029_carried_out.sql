@@ -36,38 +36,11 @@ $fn$;
 -- The rows_digest that a stored consent names, once and on a line of its own; else NULL.
 CREATE OR REPLACE FUNCTION cutter_governance.fn_consent_rows(p_approval_id uuid) RETURNS text
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $fn$
-    SELECT substring(cutter_governance.fn_document_field(a.document, 'rows_digest') FROM '^[0-9a-f]{64}$')
+    SELECT CASE WHEN count(*) = 1 THEN min(substring(m.line[1]
+        FROM '^rows_digest:[ \t]*([0-9a-f]{64})[ \t]*\r?$')) END
     FROM cutter_governance.review_approval a
+    CROSS JOIN LATERAL regexp_matches(convert_from(a.document, 'UTF8'), '^(rows_digest[ \t]*:.*)$', 'gn') AS m(line)
     WHERE a.approval_id = p_approval_id
-$fn$;
-
--- Whether each value of an object is of a kind: 'string', 'number'.
-CREATE FUNCTION cutter_governance.fn_object_of(p_object jsonb, p_kind text) RETURNS boolean
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
-    SELECT CASE WHEN jsonb_typeof(p_object) = 'object' THEN NOT EXISTS (
-        SELECT FROM jsonb_each(p_object) AS e(key, value) WHERE jsonb_typeof(e.value) <> p_kind)
-    ELSE false END
-$fn$;
-
--- Whether what was observed with an effect reads as that.
-CREATE FUNCTION cutter_governance.fn_facts_are_formed(p_facts jsonb) RETURNS boolean
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $fn$
-    SELECT cutter_governance.fn_object_of(p_facts -> 'survey_before', 'string') IS TRUE
-        AND cutter_governance.fn_object_of(p_facts -> 'survey_after', 'string') IS TRUE
-        AND cutter_governance.fn_object_of(p_facts -> 'values', 'string') IS TRUE
-        AND jsonb_typeof(p_facts -> 'principal') IS NOT DISTINCT FROM 'string'
-        AND CASE WHEN jsonb_typeof(p_facts -> 'structural') = 'object' THEN
-            (p_facts -> 'structural') ?& ARRAY['units', 'versions', 'anchors', 'distinct_addresses', 'addresses_sha',
-                'hash_mismatches', 'section_types', 'unit_kinds', 'non_draft', 'orphans', 'region_sha', 'forbidden']
-            AND cutter_governance.fn_object_of(p_facts #> '{structural,section_types}', 'number') IS TRUE
-            AND cutter_governance.fn_object_of(p_facts #> '{structural,unit_kinds}', 'number') IS TRUE
-            AND cutter_governance.fn_object_of((p_facts -> 'structural')
-                - ARRAY['section_types', 'unit_kinds', 'addresses_sha', 'region_sha'], 'number') IS TRUE
-            AND NOT EXISTS (
-                SELECT FROM unnest(ARRAY['addresses_sha', 'region_sha']) AS f(name)
-                WHERE p_facts #> ARRAY['structural', f.name] <> 'null'
-                    AND coalesce(p_facts #>> ARRAY['structural', f.name], '') !~ '^[0-9a-f]{64}$')
-        ELSE coalesce(p_facts -> 'structural', 'null') = 'null' END
 $fn$;
 
 -- As before; beyond it, facts have their form (CUD10), what is done once has occurrence 1, and a run that is
@@ -83,6 +56,7 @@ DECLARE
         WHEN p_effect = 'write_verify' THEN 'cutter_verify'
         ELSE 'cutter_exec' END;
     v_ended text;
+    v_facts jsonb := p_facts::jsonb;
 BEGIN
     IF session_user <> v_login THEN
         RAISE EXCEPTION 'effect % is stored by %, not by %', p_effect, v_login, session_user USING ERRCODE = 'CUD01';
@@ -97,8 +71,23 @@ BEGIN
         RAISE EXCEPTION 'run % is over (%): no % of it is stored any more', p_run_id, v_ended, p_effect
             USING ERRCODE = 'CUC20';
     END IF;
-    IF cutter_governance.fn_facts_are_formed(p_facts::jsonb) IS NOT TRUE OR p_occurrence <> 1
-        AND p_effect IN ('mark', 'leg_a', 'leg_b', 'write_verify', 'enact', 'void')
+    -- paths, which are looked at without a plan: this is asked at each effect, in a session of its own
+    IF (v_facts @? 'strict $ ? (@.survey_before.type() == "object" && @.survey_after.type() == "object"
+            && @.values.type() == "object" && @.principal.type() == "string")') IS NOT TRUE
+        OR v_facts @? 'strict $.survey_before.* ? (@.type() != "string")'
+        OR v_facts @? 'strict $.survey_after.* ? (@.type() != "string")'
+        OR v_facts @? 'strict $.values.* ? (@.type() != "string")'
+        OR v_facts ? 'structural' AND (v_facts @? 'strict $.structural ? (@.type() == "null"
+            || (@.units.type() == "number" && @.versions.type() == "number" && @.anchors.type() == "number"
+            && @.distinct_addresses.type() == "number" && @.hash_mismatches.type() == "number"
+            && @.non_draft.type() == "number" && @.orphans.type() == "number" && @.forbidden.type() == "number"
+            && @.section_types.type() == "object" && @.unit_kinds.type() == "object"
+            && (@.addresses_sha.type() == "null" || @.addresses_sha like_regex "^[0-9a-f]{64}$")
+            && (@.region_sha.type() == "null" || @.region_sha like_regex "^[0-9a-f]{64}$")))') IS NOT TRUE
+        OR v_facts @? 'strict $.structural.section_types.* ? (@.type() != "number" || @ < 0 || @.floor() != @)'
+        OR v_facts @? 'strict $.structural.unit_kinds.* ? (@.type() != "number" || @ < 0 || @.floor() != @)'
+        OR v_facts @? 'strict $.structural.* ? (@.type() == "number" && (@ < 0 || @.floor() != @))'
+        OR p_occurrence <> 1 AND p_effect IN ('mark', 'leg_a', 'leg_b', 'write_verify', 'enact', 'void')
     THEN
         RAISE EXCEPTION 'effect % of run % has not the form of one', p_effect, p_run_id USING ERRCODE = 'CUD10';
     END IF;
@@ -122,7 +111,7 @@ BEGIN
     INSERT INTO cutter_governance.run_effect (run_id, effect, occurrence, effect_id, fence_epoch,
         payload_sha256, verdict, facts, at, document_id)
     VALUES (p_run_id, p_effect, p_occurrence, p_effect_id, p_fence_epoch,
-        p_payload_sha256, p_verdict, p_facts::jsonb, p_at, p_document_id);
+        p_payload_sha256, p_verdict, v_facts, p_at, p_document_id);
     IF p_effect IN ('mark', 'leg_a', 'write_verify', 'void') THEN
         PERFORM cutter_governance.fn_cut_request_follow(p_run_id, p_effect, p_actor, p_at);
     END IF;
@@ -156,7 +145,8 @@ CREATE CONSTRAINT TRIGGER trg_entry_of_run AFTER INSERT ON cutter_governance.dec
     WHEN (session_user = 'cutter_exec' AND NEW.run_id IS NOT NULL AND NEW.escalates_entry_id IS NULL)
     EXECUTE FUNCTION cutter_governance.fn_entry_of_run();
 
--- Every time that somebody gives lies in the years that clocks show: what reads it can.
+-- Every time that somebody gives lies in the years that clocks show: what reads it can. Not of units, which
+-- are written one a statement, each of which would read the check anew: whoever reads them reads one document.
 DO $do$
 DECLARE
     r record;
@@ -168,6 +158,7 @@ BEGIN
         JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
         WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND a.atttypid = 'timestamptz'::regtype
             AND c.relowner = 'cutter_owner'::regrole AND n.nspname NOT LIKE 'pg\_%'
+            AND c.relname NOT IN ('information_unit', 'unit_version', 'iu_lifecycle_log')
         ORDER BY n.nspname, c.relname, a.attnum
     LOOP
         EXECUTE format('ALTER TABLE %I.%I ADD CONSTRAINT %I CHECK (%I >= %L AND %4$I < %6$L) NOT VALID', r.nspname,

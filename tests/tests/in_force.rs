@@ -187,10 +187,7 @@ fn a_version_that_was_turned_on_or_off_fails_whichever_run_is_verified() {
             let ran = verify(run).exits(6);
             let checks = ran.json["checks"].as_array().unwrap();
             let found = checks.iter().find(|c| c["invariant"] == "verify.versions.agree").unwrap();
-            assert!(
-                found["ok"] == false && ran.json["in_force"] == false,
-                "{version} {status}: {found}"
-            );
+            assert!(found["ok"] == false && ran.json["in_force"] == false, "{version} {status}: {found}");
         }
         set(version, back);
         d.verify(&second);
