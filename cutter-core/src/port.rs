@@ -32,7 +32,7 @@ pub enum Port {
     BackupSource,
     /// [`backup::BackupTarget`].
     BackupTarget,
-    /// [`signer::DutySigner`].
+    /// [`signer::Signer`].
     Signer,
     /// [`signer::SignatureVerifier`].
     Signatures,
