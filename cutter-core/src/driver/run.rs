@@ -19,7 +19,6 @@ use crate::base::cas::CasOutcome;
 use crate::base::digest::Digest;
 use crate::base::limits::SIDECAR_MAX_BYTES;
 use crate::gate::drift::{self, Difference};
-
 use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
 use crate::machine::stop::{Cap, Slug, StopReason};
 use crate::port::run_store::RunLock;
