@@ -37,6 +37,7 @@ pub mod leg_b_record;
 pub mod lifecycle_enact;
 pub mod lifecycle_request;
 pub mod mark;
+pub mod plain;
 pub mod source_pin;
 pub mod stored_approval;
 pub mod structural_verify;

@@ -41,5 +41,7 @@ mod several;
 mod sidecars;
 #[path = "refusals/stops.rs"]
 mod stops;
+#[path = "refusals/unclear.rs"]
+mod unclear;
 #[path = "refusals/voided.rs"]
 mod voided;

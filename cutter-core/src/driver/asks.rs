@@ -114,6 +114,10 @@ impl Run<'_> {
         self.store_answers(&heard.valid).await?;
         match heard.refusal() {
             Some(refusal) => self.refuse(gate, refusal).await,
+            None if heard.unclear.is_some() => {
+                self.remember(&heard.invalid).await?;
+                Ok(Some(Outcome::Paused { ask, invalid: heard.invalid, too_few: None }))
+            }
             None => Ok(None),
         }
     }
@@ -127,10 +131,13 @@ impl Run<'_> {
     ) -> Result<Option<Outcome>, Halt> {
         let ask = self.open_ask()?;
         self.explicit_approval = None;
-        let heard = self.search(&[ask], approval_prefix(gate)).await?;
+        let heard = self.search(core::slice::from_ref(&ask), approval_prefix(gate)).await?;
         self.store_answers(&heard.valid).await?;
         if let Some(refusal) = heard.refusal() {
             return self.refuse(gate, refusal).await;
+        }
+        if heard.unclear.is_some() {
+            return Ok(Some(Outcome::Paused { ask, invalid: heard.invalid, too_few: None }));
         }
         self.check_drift().await?;
         self.policy_stands().await?;

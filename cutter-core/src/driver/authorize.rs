@@ -63,14 +63,14 @@ impl Run<'_> {
         }
         let too_few = heard.too_few(self.decided(&ask).and_then(ApprovalRecord::signer));
         let decided = self.decided(&ask).map(|record| record.decision == ReviewVerdict::Approve.as_str());
-        let is_allowed =
-            too_few.is_none() && decided.unwrap_or(!heard.valid.is_empty()) && heard.refusal().is_none();
+        let is_held = too_few.is_some() || heard.unclear.is_some() && heard.refusal().is_none();
+        let is_allowed = !is_held && decided.unwrap_or(!heard.valid.is_empty()) && heard.refusal().is_none();
         if is_allowed && let Some(why) = self.shown_otherwise(&ask).await? {
             return self.ask_instead(gate, stage, why).await;
         }
         match (decided, heard.valid.first()) {
             (Some(false), _) => self.begin_refusal(gate, ask.occurrence).await,
-            _ if too_few.is_some() => Ok(Some(Outcome::Paused { ask, invalid: heard.invalid, too_few })),
+            _ if is_held => Ok(Some(Outcome::Paused { ask, invalid: heard.invalid, too_few })),
             (Some(true), _) if heard.refusal().is_none() => {
                 self.policy_stands().await?;
                 if let Some(record) = self.sidecar.sovereign_approvals.last_mut()
@@ -107,7 +107,8 @@ impl Run<'_> {
     /// Listens while the transaction that relies on an answer is open.
     ///
     /// # Errors
-    /// STOP_REFUSED if a refusal is heard; STOP_APPROVAL_CHANGED if fewer approve than must.
+    /// STOP_REFUSED if a refusal is heard; STOP_APPROVAL_CHANGED if fewer approve than must, or a word is not
+    /// plain.
     pub(super) async fn hear_before_commit(&mut self) -> Result<(), Halt> {
         let gate = match self.stage()? {
             Stage::AwaitingCutAuthorization => GateId::CutAuthz,
@@ -118,6 +119,10 @@ impl Run<'_> {
         self.heard = self.listen(core::slice::from_ref(&ask), approval_prefix(gate)).await?;
         if let Some(refusal) = self.heard.refusal() {
             return Err(refused_by(refusal));
+        }
+        if let Some(unclear) = &self.heard.unclear {
+            let detail = format!("{gate}: {}: {}", unclear.approval_kb_id, unclear.detail);
+            return Err(Halt::stop(StopReason::ApprovalChanged, detail));
         }
         let spent = self.decided(&ask).and_then(ApprovalRecord::signer);
         self.heard.too_few(spent).map_or(Ok(()), |too_few| {
@@ -287,7 +292,8 @@ impl Run<'_> {
                         && refusal.approval.signed_at() < answer.approval.signed_at()
                 })
         };
-        match (heard.valid.iter().find(overtakes), refusal) {
+        let overtaking = heard.valid.iter().find(overtakes).filter(|_| !heard.unclear.is_some());
+        match (overtaking, refusal) {
             (Some(answer), _) => self.accept_answer(answer).await,
             (None, refusal) => {
                 let said = refusal.map(|refusal| Considered {

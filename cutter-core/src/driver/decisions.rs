@@ -21,6 +21,7 @@ use super::{DriveError, Outcome};
 use crate::base::digest::Digest;
 use crate::base::key::refusal_id;
 use crate::gate::drift;
+use crate::gate::plain::NotTaken;
 use crate::gate::stored_approval;
 use crate::machine::run::{GateId, Phase};
 use crate::machine::stop::StopReason;
@@ -172,7 +173,7 @@ impl Run<'_> {
         let ask = core::slice::from_ref(&asked.ask);
         let answer = match self.consider(&row.approval_kb_id, &document, ask, chain, Judged::Stored).await? {
             Ok(answer) => answer,
-            Err(report) => {
+            Err(NotTaken { report, .. }) => {
                 let failed: Vec<&str> = report.failures().iter().map(|c| c.invariant.as_str()).collect();
                 if !failed.is_empty() && failed.iter().all(|id| BY_TIME.contains(id)) {
                     return Err(Halt::stop(

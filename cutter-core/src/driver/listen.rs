@@ -17,10 +17,11 @@ use super::run::{Halt, Run};
 use super::{DriveError, policy};
 use crate::base::digest::Digest;
 use crate::gate::authorization::{self, AuthorizationFacts};
+use crate::gate::plain::{self, NotTaken};
 use crate::gate::verified::{NotVerified, VerifiedApproval, verify};
 use crate::machine::run::GateId;
 use crate::port::knowledge_base::Document;
-use crate::record::approval::{ApprovalPolicy, Ask, field};
+use crate::record::approval::{ApprovalPolicy, Ask};
 use crate::record::ask::AnswerWrite;
 use crate::record::check::GateReport;
 use crate::record::effect::ReviewVerdict;
@@ -84,6 +85,8 @@ pub(super) struct Heard {
     pub(super) valid: Vec<Answer>,
     /// What was looked at and not accepted.
     pub(super) invalid: Vec<Considered>,
+    /// Of these a signed word of which nobody can say what it decides: nothing is relied on beside it.
+    pub(super) unclear: Option<Considered>,
     /// How many different people must approve.
     needed: u32,
     /// Who must be among them.
@@ -180,7 +183,7 @@ impl Run<'_> {
         let chain = self.chain().await?;
         let answer = match self.consider(path, &document, asks, &chain, Judged::Filed).await? {
             Ok(answer) => answer,
-            Err(report) => {
+            Err(NotTaken { report, .. }) => {
                 self.remember(&[considered(path, document.sha256, &report)]).await?;
                 let (path, report) = (path.to_owned(), Box::new(report));
                 return Err(Halt::Abort(Box::new(DriveError::ApprovalInvalid { path, report })));
@@ -203,14 +206,14 @@ impl Run<'_> {
         let needed = asks.iter().map(|ask| policy::allowed(&chain, ask).needed).max().unwrap_or(1);
         let expected = asks.first().and_then(|ask| ask.expected_actor.clone());
         let mut heard = Heard { needed, expected, ..Heard::default() };
-        let mut seen = BTreeSet::new();
+        let (mut seen, mut unclear) = (BTreeSet::new(), Vec::new());
         for path in self.beside(asks).await? {
             let is_named = is_called(&path, prefix);
             if !is_named && !self.may_refuse(&path) {
                 continue;
             }
             let document = match self.ports.kb.read(&path).await {
-                Ok(Some(document)) if is_named || names_what_is_asked(&document.bytes, asks) => document,
+                Ok(Some(document)) if is_named || speaks_of_any(&document.bytes, asks) => document,
                 Ok(_) => continue,
                 Err(error) if error.kind.is_junk() => {
                     heard.invalid.extend(is_named.then(|| unreadable(&path, &error.to_string())));
@@ -222,7 +225,10 @@ impl Run<'_> {
                 Ok(answer) if (is_named || !answer.approval.allows()) && seen.insert(answer.sha256) => {
                     heard.valid.push(answer);
                 }
-                Err(report) if is_named => heard.invalid.push(considered(&path, document.sha256, &report)),
+                Err(not) if is_named || plain::is_unclear(&not.report) => {
+                    heard.invalid.push(considered(&path, document.sha256, &not.report));
+                    unclear.push((not, heard.invalid.len() - 1));
+                }
                 _ => {}
             }
         }
@@ -241,6 +247,9 @@ impl Run<'_> {
                 }
             }
         }
+        let holds = |not: &NotTaken| not.holds(heard.valid.iter().map(|answer| &answer.approval));
+        let held_by = unclear.iter().find(|(not, _)| holds(not)).map(|(_, place)| *place);
+        heard.unclear = held_by.and_then(|place| heard.invalid.get(place)).cloned();
         heard.valid.sort_by_key(Answer::rank);
         expected_first(&mut heard.valid, heard.expected.as_deref(), |answer| &answer.approval);
         Ok(heard)
@@ -267,7 +276,7 @@ impl Run<'_> {
             && !self.sidecar.stops.iter().any(is_report)
     }
 
-    /// Judges one document against what may be answered; the last report is the refusal.
+    /// Judges one document against what may be answered.
     pub(super) async fn consider(
         &self,
         path: &str,
@@ -275,7 +284,7 @@ impl Run<'_> {
         asks: &[Ask],
         chain: &Chain,
         judged: Judged,
-    ) -> Result<Result<Answer, GateReport>, Halt> {
+    ) -> Result<Result<Answer, NotTaken>, Halt> {
         let now = self.judged_at().await?;
         let signature =
             match policy::observe(self.ports.signatures.as_ref(), chain, &document.bytes, now).await {
@@ -324,15 +333,16 @@ impl Run<'_> {
                     }));
                 }
                 Err(NotVerified(report)) => {
-                    let better =
+                    let fewer =
                         refusal.checks.is_empty() || report.failures().len() < refusal.failures().len();
+                    let better = plain::is_unclear(&report) || fewer && !plain::is_unclear(&refusal);
                     if better {
                         refusal = report;
                     }
                 }
             }
         }
-        Ok(Err(refusal))
+        Ok(Err(NotTaken { report: refusal, signature }))
     }
 
     /// By the database's clock: whoever drives the run sets their own.
@@ -382,10 +392,15 @@ pub(crate) fn verdict_on(
     sha256: Digest,
 ) -> Result<VerifiedApproval, NotVerified> {
     let verdict = verify(&facts, &authorization::judge(&facts), sha256);
-    verdict.or_else(|not| {
+    verdict.or_else(|NotVerified(mut report)| {
         let facts = AuthorizationFacts { policy: now.clone(), ..facts };
         let verdict = verify(&facts, &authorization::judge(&facts), sha256);
-        verdict.ok().filter(|answer| !answer.allows()).ok_or(not)
+        verdict.ok().filter(|answer| !answer.allows()).ok_or_else(|| {
+            if let Some(unclear) = plain::unclear(&facts, &report) {
+                report.checks.insert(0, unclear);
+            }
+            NotVerified(report)
+        })
     })
 }
 
@@ -418,13 +433,10 @@ pub(crate) fn is_called(path: &str, prefix: &str) -> bool {
     path.rsplit('/').next().is_some_and(|name| name.starts_with(prefix))
 }
 
-/// Whether a document, whatever it is called, has the nonce of an ask on a line as an answer has it. A refusal counts under any
-/// name; an approval does not.
-pub(crate) fn names_what_is_asked(document: &[u8], asks: &[Ask]) -> bool {
+/// A refusal counts under any name; an approval does not.
+pub(crate) fn speaks_of_any(document: &[u8], asks: &[Ask]) -> bool {
     let text = String::from_utf8_lossy(document);
-    let nonces = asks.iter().filter_map(|ask| ask.required.get(field::NONCE));
-    let lines: Vec<String> = nonces.map(|nonce| format!("{}: {nonce}", field::NONCE)).collect();
-    text.lines().any(|line| lines.iter().any(|own| line.trim_end() == own))
+    asks.iter().any(|ask| plain::speaks_of(&text, ask))
 }
 
 /// How the file name of a document begins that may answer at this gate (spec 2 §2).

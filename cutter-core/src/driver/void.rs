@@ -106,7 +106,11 @@ impl Run<'_> {
         let stop = self.open_stop().await?;
         let ask = ask_for_stop(&self.sidecar, &stop, EscalationKind::Void);
         let heard = self.search(core::slice::from_ref(&ask), "SG3-void-approval").await?;
+        let is_unclear = heard.unclear.is_some();
         let answer = match heard.valid.into_iter().next() {
+            Some(answer) if answer.approval.allows() && is_unclear => {
+                return Ok(Outcome::Paused { ask, invalid: heard.invalid, too_few: None });
+            }
             Some(answer) if answer.approval.allows() => answer,
             Some(_) => return Ok(self.as_it_stands(stop)),
             None => return Ok(Outcome::Paused { ask, invalid: heard.invalid, too_few: None }),

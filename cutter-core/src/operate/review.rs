@@ -31,8 +31,9 @@ use crate::driver::{
     is_called, observe, rank, report_of, said_once, verdict_on,
 };
 use crate::gate::authorization::AuthorizationFacts;
+use crate::gate::plain::{self, NotTaken};
 use crate::gate::plan_of::plan_of;
-use crate::gate::verified::VerifiedApproval;
+use crate::gate::verified::{NotVerified, VerifiedApproval};
 use crate::machine::run::GateId;
 use crate::port::database::{Reader, Reviewer};
 use crate::port::knowledge_base::{Document, KnowledgeBase};
@@ -210,7 +211,7 @@ impl Review {
             Ok(basis) => basis,
             Err(why) => return Ok(alloc::vec![Outcome::Unfit(why)]),
         };
-        let mut valid = Vec::new();
+        let (mut valid, mut not_taken) = (Vec::new(), Vec::new());
         let is_named = |path: &str| is_called(path, approval_prefix(open.gate));
         for path in &paths {
             let document = match ports.kb.read(path).await {
@@ -224,7 +225,10 @@ impl Review {
             };
             match judge(ports, open, &stored.asked, &basis, path, document).await? {
                 Ok(answer) if is_named(path) || !answer.approval.allows() => valid.push(answer),
-                Err(why) if is_named(path) => outcomes.push(Outcome::Junk { path: path.clone(), why }),
+                Err(not) if is_named(path) || plain::is_unclear(&not.report) => {
+                    outcomes.push(Outcome::Junk { path: path.clone(), why: not.why() });
+                    not_taken.push(not);
+                }
                 _ => {}
             }
         }
@@ -244,19 +248,21 @@ impl Review {
         let needed = allowed(&basis.chain, ask).needed;
         let counts = |v: &&Valid| v.approval.allows() && v.approval.fingerprint().is_some();
         let approved_by = valid.iter().filter(counts).map(|v| v.approval.actor());
+        let is_unclear = not_taken.iter().any(|not| not.holds(valid.iter().map(|v| &v.approval)));
         let too_few = TooFew::of(needed, ask.expected_actor.as_ref(), approved_by).is_some();
-        outcomes.extend(self.store(ports, open, &stored, &valid, too_few).await?);
+        outcomes.extend(self.store(ports, open, &stored, &valid, too_few || is_unclear).await?);
         Ok(outcomes)
     }
 
-    /// Stores the answers that are new, then the decision that counts, if it does not stand.
+    /// Stores the answers that are new, then the decision that counts, if it does not stand. An approval
+    /// `waits` for others, or until a word beside it is plain.
     async fn store(
         &self,
         ports: &ReviewPorts,
         open: &OpenAsk,
         stored: &StoredAsk,
         valid: &[Valid],
-        too_few: bool,
+        waits: bool,
     ) -> PortResult<Vec<Outcome>> {
         let mut outcomes = Vec::new();
         let is_stored = |v: &&Valid| stored.answers.iter().any(|a| a.answer.sha256() == v.write.sha256());
@@ -266,7 +272,7 @@ impl Review {
             outcomes.push(Outcome::Answered(new.len()));
         }
         let Some(first) = valid.first() else { return Ok(outcomes) };
-        if first.approval.allows() && (too_few || open.decided.is_some()) {
+        if first.approval.allows() && (waits || open.decided.is_some()) {
             return Ok(outcomes);
         }
         // A decision is made of the answer's row: one that was stored with other columns decides nothing.
@@ -450,7 +456,7 @@ async fn judge(
     basis: &Basis,
     path: &str,
     document: Vec<u8>,
-) -> PortResult<Result<Valid, String>> {
+) -> PortResult<Result<Valid, NotTaken>> {
     let now = ports.reader.now().await?;
     let chain = &basis.chain;
     let signature = match observe(ports.signatures.as_ref(), chain, &document, now).await {
@@ -475,15 +481,10 @@ async fn judge(
         request_sha256_live: request,
     };
     let sha256 = Digest::of(&document);
+    let signature = facts.signature.clone();
     let approval = match verdict_on(facts, &chain.now().of_refusals(), sha256) {
         Ok(approval) => approval,
-        Err(not) => {
-            let first = not.0.failures().into_iter().next().cloned();
-            let why = |c: crate::record::check::Check| {
-                format!("{}: expected {}, observed {}", c.invariant, c.expected, c.observed)
-            };
-            return Ok(Err(first.map_or_else(|| not.to_string(), why).chars().take(300).collect()));
-        }
+        Err(NotVerified(report)) => return Ok(Err(NotTaken { report, signature })),
     };
     let write = AnswerWrite {
         gate: asked.ask.gate,

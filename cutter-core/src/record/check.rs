@@ -125,6 +125,12 @@ impl GateReport {
 }
 
 /// One line for an operator: the gate, and each failed invariant with expected and observed.
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: expected {}, observed {}", self.invariant, self.expected, self.observed)
+    }
+}
+
 impl fmt::Display for GateReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.gate.as_str())?;
@@ -136,7 +142,7 @@ impl fmt::Display for GateReport {
             write!(f, "; nothing was checked")?;
         }
         for c in self.checks.iter().filter(|c| !c.ok) {
-            write!(f, "; {}: expected {}, observed {}", c.invariant, c.expected, c.observed)?;
+            write!(f, "; {c}")?;
         }
         Ok(())
     }

@@ -52,6 +52,7 @@ fn refused_at(gate: Gate, forge: Forge, invariant: &str) {
     s.resumed(&run_id);
     assert_eq!(s.stored(&run_id).revision, revision, "looking again at the same document writes nothing");
 
+    s.world.advance(2_000);
     let heir = s.answer(&ask, ReviewVerdict::Approve);
     let key_is_good = !matches!(invariant, "approval.signature") || s.key_is_good(&heir);
     if key_is_good {
@@ -136,8 +137,8 @@ refused! {
     by_another_actor: "approval.actor_matches_key", |s, ask| edited(s, ask, "actor", "grace");
     expired: "approval.not_expired", |s, ask| edited(s, ask, "expires", "2026-01-02T03:04:05Z");
     with_an_unreadable_expiry: "approval.not_expired", |s, ask| edited(s, ask, "expires", "soon");
-    with_another_decision: "approval.decision", |s, ask| edited(s, ask, "decision", "perhaps");
-    with_a_field_twice: "approval.well_formed", |s, ask| {
+    with_another_decision: "approval.plain", |s, ask| edited(s, ask, "decision", "perhaps");
+    with_a_field_twice: "approval.plain", |s, ask| {
         s.seal(&(s.answer(ask, ReviewVerdict::Approve) + "decision: reject\n"))
     };
     with_hidden_text: "approval.well_formed", |s, ask| {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cutter_core::base::digest::Digest;
+use cutter_core::gate::plain::speaks_of;
 use cutter_core::machine::run::GateId;
 use cutter_core::operate::inspect::Claims;
 use cutter_core::operate::inspect::asked::{self, Asked};
@@ -102,11 +103,7 @@ pub(super) fn answered<'a>(asks: &'a [Asked], path: &str, text: &str) -> Option<
     if DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators()) {
         return None;
     }
-    let is_it = |ask: &&Ask| {
-        let nonce = ask.required.get(field::NONCE);
-        nonce.is_some_and(|nonce| text.lines().any(|line| line.trim_end() == format!("nonce: {nonce}")))
-    };
-    asks.iter().map(|a| &a.ask).find(is_it)
+    asks.iter().map(|a| &a.ask).find(|ask| speaks_of(text, ask))
 }
 
 /// The approvals that a run relied on, by its documents alone. Of the answers to one ask those speak that the

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use cutter_core::base::digest::Digest;
+use cutter_core::gate::plain::not_an_approval;
 use cutter_core::machine::run::{GateId, Stage};
 use cutter_core::operate::inspect::verify::{Allowed, Answer};
 use cutter_core::operate::inspect::{Claims, asked};
@@ -32,12 +33,15 @@ pub(super) enum Heard {
     No,
 }
 
+/// What is called the decision of a signed word that is no plain approval, and no plain refusal.
+const UNCLEAR: &str = "unclear";
+
 /// A refusal.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Refused {
     gate: GateId,
     occurrence: u32,
-    /// `defer` or `reject`.
+    /// `defer`, `reject` or `unclear`.
     decision: String,
     actor: String,
     recorded_at: Option<Timestamp>,
@@ -120,37 +124,32 @@ pub(super) fn refusals(
     }
     for (path, text) in texts {
         let Some(ask) = answered(&asks, path, text) else { continue };
-        let SignatureFacts::Good { fingerprint, text: covered, .. } =
-            observed(from.ring, from.chain, text.as_bytes(), wire::now())?
-        else {
-            continue;
-        };
-        let decision = parse_field(&covered, "decision").unwrap_or_default();
+        let signature = observed(from.ring, from.chain, text.as_bytes(), wire::now())?;
         let policy = if from.chain.is_empty() {
             claims.policy.clone()
         } else {
             from.chain.now().at_gate(ask.gate.as_str())
         };
-        let is_brought = from.keys.brought.contains(&fingerprint);
-        let people = if is_brought && from.chain.is_empty() {
-            policy.people_of(&fingerprint)
-        } else {
-            policy.actors_of(&fingerprint)
+        let who = |fingerprint: &str| {
+            let is_brought = from.chain.is_empty() && from.keys.brought.iter().any(|one| one == fingerprint);
+            let people =
+                if is_brought { policy.people_of(fingerprint) } else { policy.actors_of(fingerprint) };
+            match people.as_slice() {
+                [] if is_brought => Some(format!("the key {fingerprint}")),
+                people => people.first().map(|person| (*person).to_owned()),
+            }
         };
-        let key = format!("the key {fingerprint}");
-        let actor = match people.as_slice() {
-            [person] => *person,
-            [] if is_brought && from.chain.is_empty() => key.as_str(),
-            _ => continue,
+        let Some((actor, _)) = not_an_approval(ask, &signature, who) else { continue };
+        let said = match &signature {
+            SignatureFacts::Good { text, .. } => parse_field(text, "decision").unwrap_or_default(),
+            _ => "",
         };
-        if !matches!(decision, "reject" | "defer") {
-            continue;
-        }
+        let is_plain = matches!(said, "reject" | "defer");
         found.push(Refused {
             gate: ask.gate,
             occurrence: ask.occurrence,
-            decision: decision.to_owned(),
-            actor: actor.to_owned(),
+            decision: if is_plain { said } else { UNCLEAR }.to_owned(),
+            actor,
             recorded_at: None,
             approval: path.clone(),
             heard: Heard::No,
@@ -214,6 +213,7 @@ fn did(decision: &str) -> &'static str {
     match decision {
         "approve" => "allowed",
         "defer" => "deferred",
+        UNCLEAR => "did not plainly approve",
         _ => "refused",
     }
 }
@@ -235,6 +235,7 @@ pub(super) fn said(verified: &Verified) -> String {
     line.push_str(match (text.reached.as_deref(), standing, text.in_force) {
         (Some("voided"), ..) => ", VOID, nothing of it is in force",
         (_, Some(one), _) if one.decision == "defer" => ", DEFERRED, not in force",
+        (_, Some(one), _) if one.decision == UNCLEAR => ", NOT PLAINLY APPROVED, not in force",
         (_, Some(_), _) => ", REFUSED, not in force",
         _ if verified.answer == Answer::Fails => ", DOES NOT HOLD",
         (_, None, Some(false)) => ", not in force",

@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::ReviewPorts;
-use crate::driver::{approval_prefix, is_called, names_what_is_asked};
+use crate::driver::{approval_prefix, is_called, speaks_of_any};
 use crate::port::PortResult;
 use crate::record::approval::Ask;
 
@@ -26,7 +26,7 @@ pub(super) async fn candidates(
         let may = is_called(&path, approval_prefix(ask.gate))
             || match ports.kb.read(&path).await {
                 Ok(Some(found)) => {
-                    ask.request_path != path && names_what_is_asked(&found.bytes, core::slice::from_ref(ask))
+                    ask.request_path != path && speaks_of_any(&found.bytes, core::slice::from_ref(ask))
                 }
                 Ok(None) => false,
                 Err(error) if error.kind.is_junk() => false,

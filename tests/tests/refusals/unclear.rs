@@ -1,0 +1,157 @@
+//! A word that is not plain: whoever may refuse signed it, and it is no whole answer. It may be meant as a
+//! refusal, so nothing passes beside it, until it is said plainly or taken away.
+
+use std::collections::BTreeMap;
+
+use cutter_core::base::id::RunId;
+use cutter_core::driver::Outcome;
+use cutter_core::operate::review::{Outcome as Became, Review, ReviewPorts};
+use cutter_core::record::approval::{Ask, render_approval};
+use cutter_core::record::effect::ReviewVerdict::{Approve, Reject};
+use cutter_core::testing::memory::block_on;
+use cutter_tests::refusal::Gate;
+use cutter_tests::{SOVEREIGN, Scenario};
+
+/// A refusal, and what a hand, an editor or a mail program makes of one of its lines.
+fn spoilt(refusal: &str) -> Vec<(String, String)> {
+    let mut all = vec![
+        ("a mark before it".to_owned(), format!("\u{feff}{refusal}")),
+        (
+            "without its head".to_owned(),
+            refusal.split_once("\nformat:").map(|(_, rest)| rest.to_owned()).unwrap(),
+        ),
+    ];
+    let lines: Vec<&str> = refusal.lines().collect();
+    for (n, line) in lines.iter().enumerate() {
+        let Some((key, value)) = line.split_once(": ").filter(|(key, _)| !key.contains(' ')) else {
+            continue;
+        };
+        let capital = format!("{}{}", key[..1].to_uppercase(), &key[1..]);
+        for (how, line) in [
+            ("left out", String::new()),
+            ("twice", format!("{line}\n{line}")),
+            ("twice, otherwise", format!("{line}\n{key}: other")),
+            ("a blank before the colon", format!("{key} : {value}")),
+            ("with a capital", format!("{capital}: {value}")),
+            ("in capitals", format!("{key}: {}", value.to_uppercase())),
+            ("not filled in", format!("{key}: <your {key}>")),
+            ("indented", format!("  {line}")),
+            ("an unseen sign", format!("{key}:\u{200b} {value}")),
+        ] {
+            let mut lines: Vec<&str> = lines.clone();
+            lines[n] = &line;
+            all.push((format!("{key} {how}"), lines.join("\n")));
+        }
+    }
+    all
+}
+
+fn refusal(s: &Scenario, ask: &Ask) -> String {
+    render_approval(ask, Reject, SOVEREIGN, s.world.now(), None, &BTreeMap::new())
+}
+
+fn file(s: &Scenario, ask: &Ask, name: &str, text: &str) {
+    let (folder, _) = ask.request_path.rsplit_once('/').unwrap();
+    let signed = s.world.sign(&s.world.person(SOVEREIGN), text);
+    s.world.file(&format!("{folder}/{name}"), signed.as_bytes());
+}
+
+fn has_passed(s: &Scenario, run_id: &RunId) -> bool {
+    let is_used = |used: &serde_json::Value, effect: &str| {
+        used["run_id"] == run_id.as_str() && used["used_by"]["effect"] == effect
+    };
+    let passed_before =
+        s.stored(run_id).sovereign_approvals.iter().any(|a| a.gate.as_str() == "SG_cut_authz");
+    let effect = if passed_before { "enact" } else { "leg_a" };
+    s.rows_of("approval_use").iter().any(|used| is_used(used, effect))
+}
+
+/// Whatever becomes of a refusal on its way: it is heard, or nothing passes.
+#[test]
+fn a_spoilt_refusal_is_never_passed_over() {
+    for (g, gate) in [Gate::Cut, Gate::Lifecycle].into_iter().enumerate() {
+        let s = Scenario::new(9_500);
+        let (_, ask) = s.parked(gate);
+        let number = spoilt(&refusal(&s, &ask)).len();
+        let (mut held, mut heard) = (0, 0);
+        for n in 0..number {
+            let s = Scenario::new(9_500 + n as u64);
+            let (run_id, ask) = s.parked(gate);
+            let (how, text) = spoilt(&refusal(&s, &ask)).swap_remove(n);
+            // under the name of an answer, or any other
+            let stem = ask.approval_path.rsplit('/').next().unwrap().replace(".md", "-2.md");
+            file(&s, &ask, if n % 2 == g { "notes.md" } else { &stem }, &text);
+            s.sign(&ask, Approve);
+            match s.resumed(&run_id).outcome {
+                Outcome::Paused { invalid, .. } => {
+                    let said = invalid.iter().find(|c| c.invariant == "approval.plain");
+                    let said = said.unwrap_or_else(|| panic!("{gate:?}: {how}: {invalid:?}"));
+                    assert!(said.detail.contains(SOVEREIGN), "{}", said.detail);
+                    assert!(!has_passed(&s, &run_id), "{gate:?}: {how}");
+                    held += 1;
+                }
+                Outcome::Stopped(stop) if stop.code == "STOP_REFUSED" => heard += 1,
+                other => panic!("{gate:?}: {how}: {other:?}"),
+            }
+        }
+        assert!(held > 50 && heard > 10, "{held} held the gate, {heard} were heard");
+    }
+}
+
+#[test]
+fn who_says_it_plainly_afterwards_or_takes_it_away_is_heard() {
+    for is_taken_away in [false, true] {
+        let s = Scenario::new(9_700);
+        let (run_id, ask) = s.parked(Gate::Cut);
+        file(&s, &ask, "notes.md", &refusal(&s, &ask).replace("decision: reject", "decision : reject"));
+        s.sign(&ask, Approve);
+        assert!(matches!(s.resumed(&run_id).outcome, Outcome::Paused { .. }));
+        if is_taken_away {
+            file(&s, &ask, "notes.md", "It was meant otherwise.\n");
+        } else {
+            s.world.advance(2_000);
+            let text = render_approval(&ask, Approve, SOVEREIGN, s.world.now(), None, &BTreeMap::new());
+            let name = ask.approval_path.rsplit('/').next().unwrap().replace(".md", "-2.md");
+            file(&s, &ask, &name, &text);
+        }
+        drop(s.resumed(&run_id));
+        assert!(s.count("information_unit", "lifecycle_status", "draft") > 0, "{is_taken_away}");
+    }
+}
+
+/// What anybody could have filed holds nobody up: junk, what somebody else signed, and an approval with a fault.
+#[test]
+fn what_nobody_who_may_refuse_signed_blocks_nobody() {
+    let s = Scenario::new(9_710);
+    let (run_id, ask) = s.parked(Gate::Cut);
+    let text = refusal(&s, &ask).replace("decision: reject", "decision : reject");
+    let (folder, _) = ask.request_path.rsplit_once('/').unwrap();
+    s.world.file(&format!("{folder}/a.md"), text.as_bytes());
+    let stranger = s.world.sign("0123456789ABCDEF0123456789ABCDEF01234567", &text);
+    s.world.file(&format!("{folder}/b.md"), stranger.as_bytes());
+    let faulty = render_approval(&ask, Approve, SOVEREIGN, s.world.now(), None, &BTreeMap::new());
+    file(&s, &ask, "c.md", &faulty.replace("signed_at: ", "signed_at: about "));
+    s.sign(&ask, Approve);
+    drop(s.resumed(&run_id));
+    assert!(s.count("information_unit", "lifecycle_status", "draft") > 0);
+}
+
+#[test]
+fn the_review_duty_decides_nothing_beside_it() {
+    let s = Scenario::new(9_720);
+    let (_, ask) = s.parked(Gate::Cut);
+    file(&s, &ask, "notes.md", &refusal(&s, &ask).replace("decision: reject", "Decision: reject"));
+    s.sign(&ask, Approve);
+    let ports = s.world.process().ports();
+    let ports = ReviewPorts {
+        reader: ports.reader,
+        reviewer: ports.reviewer,
+        kb: ports.kb,
+        signatures: ports.signatures,
+    };
+    let reviewed = block_on(Review::new("rita".into()).pass(&ports)).expect("it looks");
+    assert!(!reviewed.iter().any(|r| matches!(r.outcome, Became::Decided { .. })), "{reviewed:?}");
+    let is_named =
+        |became: &Became| matches!(became, Became::Junk { why, .. } if why.starts_with("approval.plain"));
+    assert!(reviewed.iter().any(|r| is_named(&r.outcome)), "{reviewed:?}");
+}
