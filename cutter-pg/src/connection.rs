@@ -71,8 +71,16 @@ impl Connection {
     /// # Errors
     /// [`PgError::Connection`] or the server's refusal; the connection string is never shown.
     pub async fn open(dsn: Dsn, settings: SessionSettings) -> Result<Self, PgError> {
-        let worker = start_worker(&dsn, &settings).await?;
-        Ok(Self { dsn, settings: Mutex::new(settings), worker: Mutex::new(worker) })
+        Self::begin(dsn, settings)?.opened().await
+    }
+
+    /// Begins to connect on the connection's own thread, and does not wait for it.
+    ///
+    /// # Errors
+    /// [`PgError::Connection`] if there is no thread, or the connection string has no sense.
+    pub(crate) fn begin(dsn: Dsn, settings: SessionSettings) -> Result<Opening, PgError> {
+        let worker = begin_worker(&dsn, &settings)?;
+        Ok(Opening { dsn, settings, worker })
     }
 
     /// The server's process of this session.
@@ -94,7 +102,7 @@ impl Connection {
     /// As [`Self::open`]; the handle then keeps the old, lost session.
     pub async fn reconnect(&self) -> Result<(), PgError> {
         let settings = self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let worker = start_worker(&self.dsn, &settings).await?;
+        let worker = begin_worker(&self.dsn, &settings)?.standing().await?;
         *self.worker.lock().unwrap_or_else(PoisonError::into_inner) = worker;
         Ok(())
     }
@@ -246,11 +254,40 @@ fn run_job<T>(
     outcome
 }
 
-/// Starts the thread, which connects; waits until the session stands.
-async fn start_worker(dsn: &Dsn, settings: &SessionSettings) -> Result<Worker, PgError> {
+/// A connection that is being opened.
+pub(crate) struct Opening {
+    dsn: Dsn,
+    settings: SessionSettings,
+    worker: BeginningWorker,
+}
+
+impl Opening {
+    /// Waits until the session stands.
+    pub(crate) async fn opened(self) -> Result<Connection, PgError> {
+        let worker = self.worker.standing().await?;
+        Ok(Connection { dsn: self.dsn, settings: Mutex::new(self.settings), worker: Mutex::new(worker) })
+    }
+}
+
+/// A thread that connects.
+struct BeginningWorker {
+    jobs: mpsc::Sender<Job>,
+    session: oneshot::Receiver<Result<Session, PgError>>,
+    is_lost: Arc<AtomicBool>,
+}
+
+impl BeginningWorker {
+    async fn standing(self) -> Result<Worker, PgError> {
+        let session = self.session.await.unwrap_or_else(|_| Err(thread_gone()))?;
+        Ok(Worker { jobs: self.jobs, session, is_lost: self.is_lost })
+    }
+}
+
+/// Starts the thread, which connects.
+fn begin_worker(dsn: &Dsn, settings: &SessionSettings) -> Result<BeginningWorker, PgError> {
     let config = dsn.config()?;
     let settings = settings.clone();
-    let (ready, is_ready) = oneshot::channel::<Result<Session, PgError>>();
+    let (ready, session) = oneshot::channel::<Result<Session, PgError>>();
     let (jobs, inbox) = mpsc::channel::<Job>();
     let is_lost = Arc::new(AtomicBool::new(false));
     let thread_lost = is_lost.clone();
@@ -284,8 +321,7 @@ async fn start_worker(dsn: &Dsn, settings: &SessionSettings) -> Result<Worker, P
             }
         })
         .map_err(|error| PgError::Connection(format!("no thread for the connection: {error}")))?;
-    let session = is_ready.await.unwrap_or_else(|_| Err(thread_gone()))?;
-    Ok(Worker { jobs, session, is_lost })
+    Ok(BeginningWorker { jobs, session, is_lost })
 }
 
 fn connect(config: &postgres::Config, settings: &SessionSettings) -> Result<(Client, Session), PgError> {

@@ -1,4 +1,5 @@
-//! The database port over PostgreSQL: one connection per login, opened when first needed.
+//! The database port over PostgreSQL: one connection per login, all opened beside each other when the
+//! first is needed.
 //!
 //! [`PgDatabase`] implements all four traits of [`cutter_core::port::database`], each over the
 //! connection of its own login; a caller is handed only the trait that it may use. A writer's
@@ -9,13 +10,13 @@
 //! one left behind is final only after the fence was raised. The reader reconnects by itself.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Once, PoisonError};
 use std::time::Duration;
 
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::connection::{Connection, SessionSettings};
+use crate::connection::{Connection, Opening, SessionSettings};
 use crate::dsn::Dsn;
 use crate::error::{PORT, PgError};
 use crate::login::Login;
@@ -27,6 +28,8 @@ pub(crate) type Held = OwnedMutexGuard<Option<Connection>>;
 /// The database port (`Reader`, `Executor`, `Reviewer`, `Verifier`).
 pub struct PgDatabase {
     slots: BTreeMap<Login, Slot>,
+    /// Whether the connections were begun.
+    begun: Once,
     /// Longest wait of one read.
     read_limit: Duration,
     /// Shared by the logins: they see the same catalogue.
@@ -36,6 +39,31 @@ pub struct PgDatabase {
 struct Slot {
     dsn: Dsn,
     connection: Arc<Mutex<Option<Connection>>>,
+    /// What was begun ahead of its first use.
+    ahead: std::sync::Mutex<Option<Opening>>,
+}
+
+impl Slot {
+    fn begin(&self, login: Login) -> Result<Opening, PgError> {
+        let settings = if login == Login::Ro { SessionSettings::reader() } else { SessionSettings::writer() };
+        Connection::begin(self.dsn.clone(), settings)
+    }
+
+    fn ahead(&self) -> std::sync::MutexGuard<'_, Option<Opening>> {
+        self.ahead.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens it. What was begun ahead and came to nothing is tried once more: only who needs a login
+    /// is told that there is none.
+    async fn open(&self, login: Login) -> Result<Connection, PgError> {
+        let begun = self.ahead().take();
+        if let Some(opening) = begun
+            && let Ok(connection) = opening.opened().await
+        {
+            return Ok(connection);
+        }
+        self.begin(login)?.opened().await
+    }
 }
 
 impl PgDatabase {
@@ -45,9 +73,11 @@ impl PgDatabase {
     pub fn connect(dsns: impl IntoIterator<Item = (Login, Dsn)>) -> Self {
         let slots = dsns
             .into_iter()
-            .map(|(login, dsn)| (login, Slot { dsn, connection: Arc::new(Mutex::new(None)) }))
+            .map(|(login, dsn)| {
+                (login, Slot { dsn, connection: Arc::default(), ahead: std::sync::Mutex::default() })
+            })
             .collect();
-        Self { slots, read_limit: Duration::from_secs(35), catalogue: Arc::default() }
+        Self { slots, begun: Once::new(), read_limit: Duration::from_secs(35), catalogue: Arc::default() }
     }
 
     /// Bounds each read on the client's side (35 s unless told; the server ends a statement
@@ -85,10 +115,22 @@ impl PgDatabase {
         })
     }
 
+    /// Begins all connections beside each other, once: a login's server process takes its time, and
+    /// whoever writes needs most of them soon.
+    fn begin(&self) {
+        self.begun.call_once(|| {
+            for (login, slot) in &self.slots {
+                // one that can't begin is told of when it is needed
+                *slot.ahead() = slot.begin(*login).ok();
+            }
+        });
+    }
+
     /// The login's connection, opened if it never was. A lost one is `Unavailable`, but for
     /// the reader's, which is opened again.
     pub(crate) async fn hold(&self, login: Login, op: &str) -> PortResult<Held> {
         let slot = self.slot(login, op)?;
+        self.begin();
         let mut held = slot.connection.clone().lock_owned().await;
         match held.as_ref() {
             Some(connection) if !connection.is_lost() => {}
@@ -96,7 +138,7 @@ impl PgDatabase {
                 let message = format!("the connection of {login} was lost; take the fence again");
                 return Err(PortError::new(PORT, op, PortErrorKind::Unavailable, message));
             }
-            _ => *held = Some(open(slot, login, op).await?),
+            _ => *held = Some(slot.open(login).await.map_err(|error| error.to_port(op))?),
         }
         Ok(held)
     }
@@ -112,11 +154,6 @@ impl PgDatabase {
             }
         }
     }
-}
-
-async fn open(slot: &Slot, login: Login, op: &str) -> PortResult<Connection> {
-    let settings = if login == Login::Ro { SessionSettings::reader() } else { SessionSettings::writer() };
-    Connection::open(slot.dsn.clone(), settings).await.map_err(|error| error.to_port(op))
 }
 
 /// Gives the session up after a deadline: the cancel that ended its statement may still be on
