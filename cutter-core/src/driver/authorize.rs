@@ -292,7 +292,7 @@ impl Run<'_> {
                         && refusal.approval.signed_at() < answer.approval.signed_at()
                 })
         };
-        let overtaking = heard.valid.iter().find(overtakes).filter(|_| !heard.unclear.is_some());
+        let overtaking = heard.valid.iter().find(overtakes).filter(|_| heard.unclear.is_none());
         match (overtaking, refusal) {
             (Some(answer), _) => self.accept_answer(answer).await,
             (None, refusal) => {

@@ -170,7 +170,7 @@ impl Run<'_> {
         let heard = self.search(core::slice::from_ref(&ask), approval_prefix(gate)).await?;
         let too_few = heard.too_few(None);
         let first = heard.valid.first().filter(|answer| answer.approval.allows() && too_few.is_none());
-        let first = first.filter(|_| !heard.unclear.is_some());
+        let first = first.filter(|_| heard.unclear.is_none());
         let Some(answer) = first else {
             return Ok(Some(Outcome::Paused { ask, invalid: heard.invalid, too_few }));
         };
