@@ -11,6 +11,8 @@ mod cuts;
 mod effects;
 #[path = "guards/entries.rs"]
 mod entries;
+#[path = "guards/locks.rs"]
+mod locks;
 #[path = "guards/queue.rs"]
 mod queue;
 #[path = "guards/requests.rs"]
