@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use cutter_pg::login::Login;
 use postgres::Client;
+use postgres::fallible_iterator::FallibleIterator as _;
 
 use super::Scene;
 use super::support::{World, id};
@@ -68,6 +69,67 @@ fn the_oldest_day_goes_alone_and_by_one_hand() {
     owner.holds(&[(days(first, second), &retain, "1")]);
     other.batch_execute("ROLLBACK").unwrap();
     owner.holds(&[(days(first, second), &retain, "2026-01-01 0 t,0")]);
+}
+
+#[test]
+fn who_finds_a_day_there_holds_nothing_afterwards() {
+    let world = World::new();
+    let day = "SELECT cutter_queue.fn_work_day('2026-01-01')";
+    let locks = "SELECT count(*) FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory'";
+    let mut owner = Scene::of(&world, "cutter_owner");
+    owner.holds(&[("", format!("{day}; {locks}"), ",1")]);
+    world.database.client(Login::Admin).batch_execute(day).unwrap();
+    owner.holds(&[("", format!("{day}; {locks}"), ",0")]);
+}
+
+#[test]
+fn what_waits_is_ready_from_its_moment_on() {
+    let world = World::new();
+    let waits = |at: &str| {
+        format!(
+            "CREATE OR REPLACE FUNCTION cutter_queue.fn_work_now() RETURNS timestamptz LANGUAGE sql
+                 AS $$ SELECT timestamptz '2026-01-02Z' $$;
+             INSERT INTO cutter_queue.work_wait (item_id, priority, came_from, state, attempts, failures, epoch, ready_at, holder,
+                 claimed_at)
+             VALUES (1, 1, 'executing', 'awaiting_tool', 1, 1, 1, '{at}', gen_random_uuid(), now())"
+        )
+    };
+    let told = "SELECT s.ready || coalesce(' since ' || (s.oldest_ready AT TIME ZONE 'UTC'), '')
+        FROM cutter_queue.fn_work_statistics() s";
+    Scene::of(&world, "cutter_ro").holds(&[
+        (waits("2026-01-02Z"), told, "1 since 2026-01-02 00:00:00"),
+        (waits("2026-01-01 23:59:59.999999Z"), told, "1 since 2026-01-01 23:59:59.999999"),
+        (waits("2026-01-02 00:00:00.000001Z"), told, "0"),
+    ]);
+}
+
+#[test]
+fn a_notice_is_given_of_what_became_ready_and_of_nothing() {
+    let world = World::new();
+    let mut exec = world.database.client(Login::Exec);
+    let mut listener = world.database.client(Login::Exec);
+    listener.batch_execute("LISTEN cutter_queue").unwrap();
+    let me = id();
+    let enqueue = "SELECT FROM cutter_queue.fn_work_enqueue(ARRAY['i'], ARRAY['k'], ARRAY['x']::bytea[],
+        ARRAY[sha256(convert_to(E'k\\nx', 'UTF8'))], ARRAY[1], ARRAY[3], ARRAY[3], ARRAY[1000], ARRAY[2000],
+        ARRAY[0]::smallint[], ARRAY[false], ARRAY['me'])";
+    let hand_back = format!(
+        "SELECT cutter_queue.fn_work_hand_back(ARRAY[k.item_id], ARRAY[1], ARRAY['{me}'::uuid]) FROM cutter_queue.work_key k"
+    );
+    let claim = format!("SELECT FROM cutter_queue.fn_work_claim('{me}', 1, 60000)");
+    for (call, notices) in
+        [(enqueue, 1), (enqueue, 0), (&hand_back, 0), (&claim, 0), (&hand_back, 1), (&hand_back, 0)]
+    {
+        exec.batch_execute(call).unwrap();
+        exec.batch_execute("SELECT pg_notify('cutter_queue', 'end')").unwrap();
+        let mut heard = 0;
+        let mut notices_of = listener.notifications();
+        let mut all = notices_of.timeout_iter(Duration::from_secs(10));
+        while all.next().unwrap().unwrap().payload() != "end" {
+            heard += 1;
+        }
+        assert_eq!(heard, notices, "{call}");
+    }
 }
 
 /// Whether a session waits for a lock.
