@@ -4,8 +4,8 @@ use cutter_core::record::effect::Verdict;
 use cutter_pg::login::Login;
 use futures_executor::block_on;
 
-use super::Scene;
 use super::support::{Run, World, id, pending};
+use super::{Scene, beside};
 
 /// Stores the request of a run, with nothing staged, at a status that each line sets.
 fn requested(world: &World, run: &Run<'_>) -> uuid::Uuid {
@@ -166,7 +166,84 @@ fn a_mark_is_decided_again_only_after_it_was_marked_again() {
         (was("marked", "NULL"), &decided("true", "NULL", "'why'"), "CUC10: verify_mark.approval_doc"),
         (was("marked", "NULL"), &decided("false", "'kb'", "' '"), "CUC10: verify_mark.reason"),
         (was("marked", "NULL"), &decided("NULL", "'kb'", "'why'"), "CU003"),
+        // a rejection asks for another mark
+        (was("marked", "NULL"), &format!("{no}; {ASKED}"), "t,mark_rejected rejected,mark true"),
+        (was("marked", "NULL"), &format!("{yes}; {ASKED}"), "t,mark_verified approved,NULL"),
+        (was("mark_rejected", "'rejected'"), &format!("{no}; {ASKED}"), "f,mark_rejected rejected,NULL"),
     ]);
+}
+
+/// What is asked for, and whether of the request.
+const ASKED: &str = "SELECT string_agg(j.signal || ' ' || (j.cut_request_id = q.cut_request_id), ' ')
+    FROM cutter_queue.job_signal j, public.cut_request q";
+
+/// A request beside the one that is there.
+fn another_request() -> String {
+    beside(
+        "public.cut_request",
+        "'cut_request_id', '00000000-0000-4000-8000-000000000001', 'cut_run_id', NULL, 'cleanup_scheduled_at', '2000-01-01Z'",
+    )
+}
+
+#[test]
+fn who_asks_or_completes_is_answered_of_the_request_that_is_named() {
+    let world = World::new();
+    let mut run = world.run(&world.register(1));
+    run.up_to_verified();
+    run.do_sg2();
+    run.do_enact();
+    let request = requested(&world, &run);
+    let complete = format!(
+        "SELECT public.fn_cut_complete('{request}', 'me') = q.cleanup_scheduled_at FROM public.cut_request q
+         WHERE q.cut_request_id = '{request}'"
+    );
+    let open = |request: &str| {
+        format!(
+            "INSERT INTO cutter_queue.job_signal (signal_id, signal, cut_request_id, payload, enqueued_by, enqueued_at)
+             SELECT q.cut_request_id, 'cut', q.cut_request_id, '{{}}', 'me', now() FROM public.cut_request q
+             WHERE q.cut_request_id {request}"
+        )
+    };
+    let own = format!("= '{request}'");
+    let asked = format!(
+        "SELECT cutter_queue.fn_job_enqueue('cut', '{{\"cut_request_id\":\"{request}\"}}', 'me', now()) = '{request}';
+         SELECT count(*) FROM cutter_queue.job_signal"
+    );
+    let two = another_request();
+    let done = format!(
+        "{}; UPDATE public.cut_request SET completed_at = now(), cleanup_scheduled_at = now(); {two}",
+        at("completed")
+    );
+    Scene::of(&world, "cutter_owner").holds(&[
+        (done, complete, "t"),
+        // an ask that is open is the answer to the next, and another request's is not
+        (two.clone(), asked.clone(), "f,1"),
+        (format!("{two}; {}", open(&own)), asked.clone(), "t,1"),
+        (format!("{two}; {}", open("IS NOT NULL")), asked.clone(), "t,2"),
+        (format!("{two}; {}", open(&format!("<> '{request}'"))), asked, "f,2"),
+    ]);
+}
+
+#[test]
+fn the_bytes_of_what_is_staged_go_when_it_is_cleaned() {
+    let world = World::new();
+    let staged = |status: &str| {
+        format!(
+            "INSERT INTO iu_core.iu_staging_record (staging_record_id, record_kind, source_ref, sha256, byte_length, created_by,
+                 lifecycle_status)
+             SELECT gen_random_uuid(), 'mark_manifest', 'a.md', repeat('0', 64), 1, 'me', s.status
+             FROM unnest(ARRAY['{status}', 'cleaned']) AS s(status);
+             INSERT INTO iu_core.iu_staging_payload (staging_record_id, content)
+             SELECT r.staging_record_id, 'x' FROM iu_core.iu_staging_record r
+             WHERE r.lifecycle_status = '{status}' LIMIT 1"
+        )
+    };
+    let gone = "DELETE FROM iu_core.iu_staging_payload";
+    let mut lines = vec![(staged("cleaned"), gone, "")];
+    for status in ["staged", "approved", "expired", "consumed"] {
+        lines.push((staged(status), gone, "CU003"));
+    }
+    Scene::of(&world, "cutter_owner").holds(&lines);
 }
 
 /// Where units start and end, as a plan says it.
