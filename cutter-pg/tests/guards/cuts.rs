@@ -131,6 +131,27 @@ fn a_change_set_is_voided_by_its_own_run_with_an_approval_to_void() {
         (&another, one(void.void_id, run_id.as_str()), "CUC07"),
         (&other_set, one(void.void_id, run_id.as_str()), "CUC07"),
         ("", one(void.void_id, run_id.as_str()), "CUC07"),
+        // whatever other units there are
+        (again, one(void.void_id, run_id.as_str()).replace(first, &format!("'{}'", id())), "CUN06"),
+    ]);
+}
+
+#[test]
+fn the_current_units_are_those_that_are_enacted() {
+    let world = World::new();
+    let mut run = world.run(&world.register(2));
+    run.up_to_verified();
+    run.do_sg2();
+    run.do_enact();
+    let shown = "SELECT u.ordinal FROM iu_core.v_current_unit u ORDER BY u.ordinal";
+    let first = |status: &str| {
+        format!("UPDATE iu_core.information_unit SET lifecycle_status = '{status}' WHERE ordinal = 0")
+    };
+    Scene::of(&world, "cutter_ro").holds(&[
+        (String::new(), shown, "0,1"),
+        (first("draft"), shown, "1"),
+        (first("voided"), shown, "1"),
+        ("UPDATE iu_core.information_unit SET lifecycle_status = 'draft'".to_owned(), shown, ""),
     ]);
 }
 

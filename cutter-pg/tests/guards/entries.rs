@@ -287,9 +287,22 @@ fn an_entry_is_approved_and_abandoned_for_a_stored_reason() {
     let abandon = format!("UPDATE {ENTRY} SET status = 'abandoned'");
     let (uses, approvals) = ("cutter_governance.approval_use", "cutter_governance.review_approval");
     let (why, by) = ("CUC10: abandon.reason", "CUD03: relies on no approval");
+    // another entry's reason is none of this one
+    let with_another = || {
+        let another = "'history_id', gen_random_uuid(), 'entry_id', gen_random_uuid()";
+        format!(
+            "{} WHERE t.to_state = 'abandoned'; {}",
+            beside(HISTORY, another),
+            set(
+                HISTORY,
+                &format!("reason = ' ' WHERE entry_id = '{}' AND to_state = 'abandoned'", run.entry)
+            )
+        )
+    };
     let spoilt = [
         (String::new(), "", ""),
         (set(HISTORY, "reason = ' ' WHERE to_state = 'abandoned'"), why, why),
+        (with_another(), why, why),
         (set(uses, "run_id = 'another'"), by, ""),
         (set(uses, "effect = 'enact' WHERE effect = 'void'"), by, ""),
         (set(approvals, "decision = 'reject'"), by, ""),
@@ -358,6 +371,36 @@ fn a_review_that_moved_an_entry_is_one_decision_of_its_own() {
         }
     }
     Scene::of(&world, "cutter_owner").holds(&lines);
+}
+
+#[test]
+fn an_entry_that_is_there_moves_in_its_own_run() {
+    let world = World::new();
+    let mut run = world.run(&world.register(1));
+    run.do_mark();
+    let own = format!("'{}'", run.run_id);
+    let swept = |entry: uuid::Uuid| {
+        format!(
+            "SELECT cutter_governance.fn_backlog_sweep('{}', '{entry}', '{}', {own}, 'me', now())",
+            id(),
+            id()
+        )
+    };
+    let abandoned = |entry: uuid::Uuid, run: &str| {
+        format!(
+            "SELECT cutter_governance.fn_backlog_transition('{entry}', 'marked', 'abandoned', '{}', 'me', 'why', {run}, NULL,
+                 NULL, now())",
+            id()
+        )
+    };
+    Scene::of(&world, "cutter_owner").holds(&[
+        ("", swept(run.entry), "review_pending"),
+        ("", swept(id()), "CUN02"),
+        ("", abandoned(run.entry, &own), ""),
+        ("", abandoned(run.entry, "NULL"), ""),
+        ("", abandoned(run.entry, "'another'"), "CUC04"),
+        ("", abandoned(id(), &own), "CUN02"),
+    ]);
 }
 
 #[test]

@@ -195,6 +195,20 @@ fn a_save_renews_gives_back_and_compares_what_is_its_own_runs() {
             ("DELETE FROM cutter_run.revision WHERE run_id = 'r'".to_owned(), own(), "CUN10"),
         ]);
     }
+    // a save of what changed is compared as the text that it makes
+    let (whole, changed) = ("'abX', NULL, 3", "'X', '{0,2,1}', 3");
+    let saved_as = |sent: &str| {
+        ["fn_run_publish", "fn_run_publish_told_apart"].map(|name| {
+            format!("SELECT r ->> 'outcome' FROM cutter_run.{name}('r', 1, {sent}, 1, 60000, false) r")
+        })
+    };
+    for call in saved_as(whole).into_iter().chain(saved_as(changed)) {
+        owner.holds(&[
+            (revision("r", 2, "abX", 1), &call, "already_applied"),
+            (revision("r", 2, "abY", 1), &call, "conflict"),
+            (revision("r", 2, "X", 1), &call, "conflict"),
+        ]);
+    }
     // a young lease is left as it is, an older one is renewed, and no other run's
     let renewed = "SELECT cutter_run.fn_run_publish('r', 1, 'abd', NULL, 3, 1, 60000, false);
         SELECT l.run_id FROM cutter_run.lease l WHERE l.renewed_at > l.taken_at AND l.expires_at > l.renewed_at";
