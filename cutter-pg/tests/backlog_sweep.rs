@@ -120,6 +120,44 @@ fn a_sweep_goes_on_where_it_was_interrupted() {
     assert_eq!(world.count(left), 0, "no check is left behind");
 }
 
+/// What moves while a pass waits for it is not taken along.
+#[test]
+fn a_pass_takes_along_only_what_stands_as_it_was_listed() {
+    let world = World::new();
+    let mut admin = world.database.client(Login::Admin);
+    fill(&mut admin, 2, 1);
+    let (moves, stays): (Uuid, Uuid) = {
+        let sql = "SELECT min(e.entry_id::text)::uuid, max(e.entry_id::text)::uuid
+            FROM cutter_governance.decision_backlog_entry e";
+        let row = admin.query_one(sql, &[]).unwrap();
+        (row.get(0), row.get(1))
+    };
+    let mut sweeper = world.database.client(Login::Exec);
+    let pid: i32 = sweeper.query_one("SELECT pg_backend_pid()", &[]).unwrap().get(0);
+    let mut mover = world.database.client(Login::Admin);
+    mover
+        .batch_execute(&format!(
+            "BEGIN; SET LOCAL session_replication_role = replica;
+             UPDATE cutter_governance.decision_backlog_entry SET status = 'abandoned' WHERE entry_id = '{moves}';
+             INSERT INTO cutter_governance.decision_backlog_history (history_id, entry_id, from_state, to_state, actor, reason, at)
+             VALUES ('{}', '{moves}', 'marked', 'abandoned', 'me', 'why', now())",
+            id()
+        ))
+        .unwrap();
+    let promoted = std::thread::scope(|scope| {
+        let pass = scope.spawn(|| sweep_pass(&mut sweeper, id(), "FILL-1"));
+        let waits = "SELECT EXISTS (SELECT FROM pg_locks l WHERE l.pid = $1 AND NOT l.granted)";
+        while !pass.is_finished() && !admin.query_one(waits, &[&pid]).unwrap().get::<_, bool>(0) {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        mover.batch_execute("COMMIT").unwrap();
+        pass.join().unwrap()
+    });
+    assert_eq!(promoted, Ok(format!("{{{stays}}}")));
+    assert_eq!([moves, stays].map(|e| entry(&world, e).status), [S::Abandoned, S::ReviewPending]);
+    every_audit_is_green(&world);
+}
+
 /// As the administrator, past every function: what a transaction leaves behind is judged.
 #[test]
 fn no_promotion_is_forged_one_by_one_or_by_the_hundred() {
