@@ -167,3 +167,18 @@ fn what_strangers_make_beside_ours_is_not_ours() {
         }
     }
 }
+
+#[test]
+fn an_aggregate_in_our_schemas_is_named_by_the_probe_and_stops_no_reading() {
+    let database = TestServer::shared().fresh_database();
+    let mut admin = database.client(Login::Admin);
+    let functions = |admin: &mut postgres::Client| -> Vec<(String, String)> {
+        let sql = "SELECT c.name, c.value FROM cutter_governance.fn_catalogue('function') c ORDER BY 1";
+        admin.query(sql, &[]).unwrap().iter().map(|row| (row.get(0), row.get(1))).collect()
+    };
+    let before = functions(&mut admin);
+    admin.batch_execute("CREATE AGGREGATE iu_core.strange(int) (sfunc = int4pl, stype = int)").unwrap();
+    assert_eq!(functions(&mut admin), before);
+    let probe = block_on(port_of(&database).grants()).unwrap();
+    assert!(probe.violations.iter().any(|v| v.starts_with("iu_core.strange is owned by")), "{probe:?}");
+}

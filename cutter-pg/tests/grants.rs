@@ -321,6 +321,16 @@ fn the_probe_finds_each_thing_that_is_wrong() {
         let probe = futures_executor::block_on(port.grants()).unwrap();
         assert_eq!(bad(&probe), 0, "not mended: {mend}");
     }
+    // What all may do that they should not is named where it is a function,
+    let all = "GRANT EXECUTE ON FUNCTION iu_core.fn_iu_enact TO PUBLIC; GRANT SELECT ON iu_core.unit_anchor TO PUBLIC";
+    admin.batch_execute(all).unwrap();
+    let probe = futures_executor::block_on(port.grants()).unwrap();
+    assert_eq!(probe.public_execute, ["iu_core.fn_iu_enact"]);
+    // and a role that is not there, by its own name.
+    admin.batch_execute("ALTER ROLE directus RENAME TO somebody").unwrap();
+    let probe = futures_executor::block_on(port.grants()).unwrap();
+    let absent: Vec<&String> = probe.violations.iter().filter(|v| v.contains("does not exist")).collect();
+    assert_eq!(absent, ["role directus does not exist"]);
 }
 
 #[test]
