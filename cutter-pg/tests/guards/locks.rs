@@ -308,13 +308,16 @@ fn outcome(admin: &mut Client, line: &Line) -> Result<String, String> {
     if error.code().code() != "55P03" {
         return Err(format!("{} {}", error.code().code(), error.message()));
     }
-    // while locking tuple (0,1) in relation "unit" ... PL/pgSQL function f(...) line 7 at ...
+    // while locking tuple (0,1) in relation "unit", SQL statement "SELECT ... FOR UPDATE", PL/pgSQL function f(...)
     let context = error.where_().unwrap_or_default();
-    let at = context.lines().next().unwrap_or_default();
-    let by = context.lines().find_map(|line| line.strip_prefix("PL/pgSQL function ")).unwrap_or_default();
-    let (what, table) =
-        (at.split(" tuple").next().unwrap_or_default(), at.split('"').nth(1).unwrap_or_default());
-    Err(format!("{what} {table} by {}", by.split('(').next().unwrap_or_default()))
+    let (statement, by) = context.split_once("PL/pgSQL function ").unwrap_or((context, ""));
+    let what = statement.split(" tuple").next().unwrap_or_default();
+    let table = statement.split('"').nth(1).unwrap_or_default();
+    // a row that is changed is locked, too, where a trigger looks at it first
+    let is_lock =
+        ["FOR UPDATE", "FOR NO KEY UPDATE", "FOR SHARE"].iter().any(|lock| statement.contains(lock));
+    let by = by.split('(').next().unwrap_or_default();
+    Err(format!("{what} {table} {}by {by}", if is_lock { "" } else { "for a change " }))
 }
 
 #[test]
