@@ -72,13 +72,20 @@ fn the_oldest_day_goes_alone_and_by_one_hand() {
 }
 
 #[test]
-fn who_finds_a_day_there_holds_nothing_afterwards() {
+fn who_finds_a_day_there_waits_its_turn_and_holds_nothing_afterwards() {
     let world = World::new();
     let day = "SELECT cutter_queue.fn_work_day('2026-01-01')";
     let locks = "SELECT count(*) FROM pg_locks l WHERE l.pid = pg_backend_pid() AND l.locktype = 'advisory'";
     let mut owner = Scene::of(&world, "cutter_owner");
     owner.holds(&[("", format!("{day}; {locks}"), ",1")]);
     world.database.client(Login::Admin).batch_execute(day).unwrap();
+    owner.holds(&[("", format!("{day}; {locks}"), ",0")]);
+    // and waits for whoever makes a day meanwhile, who has perhaps not told of it yet
+    let mut maker = world.database.client(Login::Admin);
+    maker.batch_execute("BEGIN; SELECT cutter_queue.fn_work_day('2026-01-02')").unwrap();
+    let vain = "55P03: waits for its turn in vain";
+    owner.holds(&[("", format!("SET LOCAL lock_timeout = '100ms'; {day}"), vain)]);
+    maker.batch_execute("COMMIT").unwrap();
     owner.holds(&[("", format!("{day}; {locks}"), ",0")]);
 }
 
