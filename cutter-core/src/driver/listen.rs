@@ -206,7 +206,7 @@ impl Run<'_> {
         let needed = asks.iter().map(|ask| policy::allowed(&chain, ask).needed).max().unwrap_or(1);
         let expected = asks.first().and_then(|ask| ask.expected_actor.clone());
         let mut heard = Heard { needed, expected, ..Heard::default() };
-        let (mut seen, mut unclear) = (BTreeSet::new(), Vec::new());
+        let (mut seen, mut not_taken, mut places) = (BTreeSet::new(), Vec::new(), Vec::new());
         for path in self.beside(asks).await? {
             let is_named = is_called(&path, prefix);
             if !is_named && !self.may_refuse(&path) {
@@ -227,7 +227,8 @@ impl Run<'_> {
                 }
                 Err(not) if is_named || plain::is_unclear(&not.report) => {
                     heard.invalid.push(considered(&path, document.sha256, &not.report));
-                    unclear.push((not, heard.invalid.len() - 1));
+                    places.push(heard.invalid.len() - 1);
+                    not_taken.push(not);
                 }
                 _ => {}
             }
@@ -247,9 +248,9 @@ impl Run<'_> {
                 }
             }
         }
-        let holds = |not: &NotTaken| not.holds(heard.valid.iter().map(|answer| &answer.approval));
-        let held_by = unclear.iter().find(|(not, _)| holds(not)).map(|(_, place)| *place);
-        heard.unclear = held_by.and_then(|place| heard.invalid.get(place)).cloned();
+        let holds = |not: &NotTaken| not.holds(&not_taken, heard.valid.iter().map(|answer| &answer.approval));
+        let held_by = not_taken.iter().zip(&places).find(|(not, _)| holds(not));
+        heard.unclear = held_by.and_then(|(_, place)| heard.invalid.get(*place)).cloned();
         heard.valid.sort_by_key(Answer::rank);
         expected_first(&mut heard.valid, heard.expected.as_deref(), |answer| &answer.approval);
         Ok(heard)

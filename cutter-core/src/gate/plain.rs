@@ -8,6 +8,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use jiff::Timestamp;
+
 use super::authorization::AuthorizationFacts;
 use super::verified::VerifiedApproval;
 use crate::base::fingerprint::normal_fingerprint;
@@ -18,6 +20,8 @@ use crate::record::signature::SignatureFacts;
 
 /// The check that a word which is not plain fails.
 const PLAIN: &str = "approval.plain";
+/// The check that an answer fails which was relied on already.
+const SINGLE_USE: &str = "approval.single_use";
 
 /// Whether a document has the nonce of an ask, or the digest of its request, anywhere: then it may be meant as an
 /// answer to it, whatever it is called.
@@ -47,7 +51,7 @@ pub fn not_an_approval(
 pub(crate) fn unclear(facts: &AuthorizationFacts, report: &GateReport) -> Option<Check> {
     let own = |failure: &Check| match failure.invariant.as_str() {
         // it was heard before, or answers another question of the same stop
-        "approval.single_use" => false,
+        SINGLE_USE => false,
         "approval.type" => facts.ask.gate != GateId::FailureEscalation,
         _ => true,
     };
@@ -78,14 +82,26 @@ impl NotTaken {
         first.chars().take(300).collect()
     }
 
-    /// Whether it is not plain, and nothing is approved beside it: not what the same key has signed since.
-    pub(crate) fn holds<'a>(&self, mut answers: impl Iterator<Item = &'a VerifiedApproval>) -> bool {
+    /// Whether nothing is approved beside it: it is not plain, and the same key has signed no whole answer since.
+    pub(crate) fn holds<'a>(
+        &self,
+        beside: &[Self],
+        mut valid: impl Iterator<Item = &'a VerifiedApproval>,
+    ) -> bool {
         let SignatureFacts::Good { fingerprint, signed_at, .. } = &self.signature else { return false };
-        let since = |answer: &VerifiedApproval| {
-            let own = normal_fingerprint(answer.fingerprint().unwrap_or_default());
-            own == normal_fingerprint(fingerprint) && answer.signed_at() > *signed_at
+        let since = |key: &str, at: Timestamp| {
+            normal_fingerprint(key) == normal_fingerprint(fingerprint) && at > *signed_at
         };
-        is_unclear(&self.report) && !answers.any(since)
+        let is_whole = |other: &Self| match (&other.signature, other.report.failures().as_slice()) {
+            // what the run relies on is whole, and was used by that
+            (SignatureFacts::Good { fingerprint, signed_at, .. }, [failure]) => {
+                failure.invariant == SINGLE_USE && since(fingerprint, *signed_at)
+            }
+            _ => false,
+        };
+        is_unclear(&self.report)
+            && !valid.any(|answer| since(answer.fingerprint().unwrap_or_default(), answer.signed_at()))
+            && !beside.iter().any(is_whole)
     }
 }
 

@@ -248,7 +248,8 @@ impl Review {
         let needed = allowed(&basis.chain, ask).needed;
         let counts = |v: &&Valid| v.approval.allows() && v.approval.fingerprint().is_some();
         let approved_by = valid.iter().filter(counts).map(|v| v.approval.actor());
-        let is_unclear = not_taken.iter().any(|not| not.holds(valid.iter().map(|v| &v.approval)));
+        let holds = |not: &NotTaken| not.holds(&not_taken, valid.iter().map(|v| &v.approval));
+        let is_unclear = not_taken.iter().any(holds);
         let too_few = TooFew::of(needed, ask.expected_actor.as_ref(), approved_by).is_some();
         outcomes.extend(self.store(ports, open, &stored, &valid, too_few || is_unclear).await?);
         Ok(outcomes)
