@@ -7,10 +7,11 @@ use cutter_core::base::digest::Digest;
 use cutter_core::base::id::RunId;
 use cutter_core::driver::approval_prefix;
 use cutter_core::driver::restore::{Copies, owed, owed_report, own_folder, recorded};
+use cutter_core::gate::plain::approves_plainly;
 use cutter_core::machine::run::GateId;
 use cutter_core::port::database::Reader as _;
 use cutter_core::port::knowledge_base::{CreateOutcome, Document};
-use cutter_core::record::approval::{VOID, field, parse_field};
+use cutter_core::record::approval::{VOID, parse_field};
 use cutter_core::record::sidecar::Sidecar;
 use cutter_core::record::signature::SignatureFacts;
 use futures_executor::block_on;
@@ -74,16 +75,15 @@ pub(crate) fn run(cx: &Context, args: &KbArgs) -> Outcome {
     }
 }
 
-/// Whether a document refuses on behalf of somebody whom the policy knows: that must be heard, not replaced.
+/// Whether a document is the word of somebody whom the policy knows about the run, and not plainly an approval:
+/// that must be heard, not replaced.
 fn refuses(config: &Config, run_id: &RunId, document: &Document) -> bool {
-    let text = String::from_utf8_lossy(&document.bytes);
-    let says = |name: &str| parse_field(&text, name);
-    if says(field::RUN_ID) != Some(run_id.as_str()) || !matches!(says("decision"), Some("reject" | "defer")) {
+    if !String::from_utf8_lossy(&document.bytes).contains(run_id.as_str()) {
         return false;
     }
     let facts = wire::key_ring(config)
         .and_then(|ring| observed(&ring, &wire::policy::chain(config)?, &document.bytes, wire::now()));
-    matches!(facts, Ok(SignatureFacts::Good { .. }))
+    matches!(facts, Ok(SignatureFacts::Good { text, .. }) if !approves_plainly(&text))
 }
 
 /// Files an answer once more in its folder, under the first name of its gate that is free or holds it

@@ -16,6 +16,7 @@ use crate::base::fingerprint::normal_fingerprint;
 use crate::machine::run::GateId;
 use crate::record::approval::{Ask, field, is_visible};
 use crate::record::check::{Check, GateReport};
+use crate::record::effect::ReviewVerdict;
 use crate::record::signature::SignatureFacts;
 
 /// The check that a word which is not plain fails.
@@ -39,11 +40,16 @@ pub fn not_an_approval(
     who: impl Fn(&str) -> Option<String>,
 ) -> Option<(String, String)> {
     let SignatureFacts::Good { text, fingerprint, .. } = signature else { return None };
-    let said = decisions(text);
-    let plainly = !said.is_empty() && said.iter().all(|(_, value)| value == "approve");
-    let signer = who(fingerprint).filter(|_| speaks_of(text, ask) && !plainly)?;
-    let shown: Vec<&str> = said.iter().map(|(line, _)| line.as_str()).collect();
+    let signer = who(fingerprint).filter(|_| speaks_of(text, ask) && !approves_plainly(text))?;
+    let shown: Vec<String> = decisions(text).into_iter().map(|(line, _)| line).collect();
     Some((signer, if shown.is_empty() { "no decision".into() } else { shown.join(", ") }))
+}
+
+/// Whether a text has a decision, and nothing that a person would take for one says anything but approve.
+#[must_use]
+pub fn approves_plainly(text: &str) -> bool {
+    let said = decisions(text);
+    !said.is_empty() && said.iter().all(|(_, value)| value == ReviewVerdict::Approve.as_str())
 }
 
 /// The failure of a document that was judged and is no answer, if it is not plain either. The policy of the facts
