@@ -16,6 +16,7 @@ pub mod effect;
 pub mod evidence;
 pub mod intent;
 pub mod observed;
+pub mod pin;
 pub mod policy;
 pub mod queue;
 pub mod rows;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cutter_core::driver::{Outcome, OwnGate, Ports};
 use cutter_core::machine::run::GateId;
 use cutter_core::record::check::Check;
+use cutter_core::record::pin;
 use cutter_core::record::sidecar::Sidecar;
 use cutter_examples::{Result, Setup};
 
@@ -17,7 +18,7 @@ impl OwnGate for AtMost {
         if gate != GateId::Cutplan {
             return Vec::new();
         }
-        let count = sidecar.context_pins.get("candidate_count").and_then(|n| n.parse::<u64>().ok());
+        let count = sidecar.pinned(pin::CANDIDATE_COUNT).ok();
         let observed = count.map_or("no count".to_owned(), |n| n.to_string());
         let ok = count.is_some_and(|n| n <= self.0);
         vec![Check::new("house.small_documents_only", format!("at most {} units", self.0), observed, ok)]

@@ -14,6 +14,7 @@ use cutter_core::record::approval::FORMAT;
 use cutter_core::record::ask::{StoredAnswer, StoredAsk};
 use cutter_core::record::check::Check;
 use cutter_core::record::observed::{UnitQuery, UnitScope};
+use cutter_core::record::pin;
 use cutter_core::record::policy::Chain;
 use cutter_core::record::sidecar::{Sidecar, StopRecord};
 use cutter_core::record::signature::SignatureFacts;
@@ -91,7 +92,7 @@ pub fn gather(ports: &Ports, sidecar: &Sidecar) -> Facts {
         }
     });
     let (documents, approvals) = (documents.collect(), approvals.collect());
-    let set = sidecar.pin_uuid("change_set_id").ok();
+    let set = sidecar.pinned(pin::CHANGE_SET_ID).ok();
     let query = |set| UnitQuery {
         document_id: sidecar.document_id.clone(),
         scope: UnitScope::ChangeSet(set),

@@ -23,7 +23,8 @@ use crate::machine::run::{GateId, Phase, Stage};
 use crate::machine::stop::StopReason;
 use crate::record::approval::{Ask, field};
 use crate::record::effect::{EffectName, ReviewVerdict};
-use crate::record::intent::Intent;
+use crate::record::intent::{IdName, Intent};
+use crate::record::pin;
 use crate::record::sidecar::{AlsoApproved, ApprovalRecord, Considered, PhaseResult, StopRecord};
 use crate::report::naming::EscalationKind;
 
@@ -141,7 +142,7 @@ impl Run<'_> {
     }
 
     pub(super) fn open_ask(&self) -> Result<Ask, Halt> {
-        let missing = || Halt::stop(StopReason::Internal, "no request is open");
+        let missing = || Halt::corrupt("no request is open");
         self.sidecar.ask.clone().ok_or_else(missing)
     }
 
@@ -193,7 +194,13 @@ impl Run<'_> {
         occurrence: u32,
     ) -> Result<Option<Outcome>, Halt> {
         self.forget_running();
-        let ids = ["effect.sg1_review", "effect.sg2_review", "approval", "review_decision", "review_history"];
+        let ids = [
+            IdName::Effect(EffectName::Sg1Review),
+            IdName::Effect(EffectName::Sg2Review),
+            IdName::Approval,
+            IdName::ReviewDecision,
+            IdName::ReviewHistory,
+        ];
         let mut intent = self.choose(REFUSAL, occurrence, &ids, false);
         let asked = self.intent()?.ids.clone();
         for (name, id) in &mut intent.ids {
@@ -227,7 +234,7 @@ impl Run<'_> {
             requested_utc: self.sidecar.intent.as_ref().map_or(self.sidecar.created_utc, |i| i.at),
             approval_kb_id: answer.path.clone(),
             review_decision_id: match gate {
-                GateId::LifecycleAuthz => self.sidecar.pin_uuid("review_decision_id").ok(),
+                GateId::LifecycleAuthz => self.sidecar.pinned(pin::REVIEW_DECISION_ID).ok(),
                 _ => None,
             },
             validated_utc: self.ports.clock.now(),
@@ -250,7 +257,7 @@ impl Run<'_> {
 
     /// The last decision at a gate, with the number of its effect.
     pub(super) fn numbered_decision(&self, gate: GateId) -> Result<(u32, ApprovalRecord), Halt> {
-        let missing = || Halt::stop(StopReason::Internal, format!("no decision at {gate} is recorded"));
+        let missing = || Halt::corrupt(format!("no decision at {gate} is recorded"));
         self.sidecar.last_decision(gate).map(|(n, record)| (n, record.clone())).ok_or_else(missing)
     }
 
@@ -426,10 +433,9 @@ impl Run<'_> {
             }
             match dimension.as_str() {
                 "base_state" => {
-                    let digest: Digest = value
-                        .parse()
-                        .map_err(|_| Halt::stop(StopReason::Internal, "base_state is no sha256"))?;
-                    self.pin("base_state_sha", digest);
+                    let digest: Digest =
+                        value.parse().map_err(|_| Halt::corrupt("base_state is no sha256"))?;
+                    self.pin(pin::BASE_STATE_SHA, digest);
                     if let Some(backup) = &mut self.sidecar.backup {
                         backup.base_state_sha = digest;
                     }

@@ -14,6 +14,7 @@ use crate::machine::run::Phase;
 use crate::machine::stop::StopReason;
 use crate::port::environment::Progress;
 use crate::record::backup::{BackupBlob, BackupRequest, BackupSummary};
+use crate::record::pin;
 use crate::record::sidecar::{Artifact, BackupRecord};
 
 /// The name that documents use: the recorded blob stands under it too.
@@ -83,9 +84,9 @@ impl Run<'_> {
                 content_rows: summary.content_rows,
                 at: self.intent()?.at,
             });
-            self.pin("backup_sha", blob.sha256);
-            self.pin("backup_bytes", blob.bytes);
-            self.pin("base_state_sha", summary.base_state_sha);
+            self.pin(pin::BACKUP_SHA, blob.sha256);
+            self.pin(pin::BACKUP_BYTES, blob.bytes);
+            self.pin(pin::BASE_STATE_SHA, summary.base_state_sha);
             facts.recorded = self.sidecar.backup.is_some();
             facts.blob = Some(blob);
             facts.summary = Some(summary);
@@ -136,7 +137,7 @@ impl Run<'_> {
     /// The recorded blob must still be what was recorded: before SG1's request and before
     /// leg A (PROTOCOL §2).
     pub(super) async fn backup_stands(&self) -> Result<(), Halt> {
-        let missing = || Halt::stop(StopReason::Internal, "no backup is recorded");
+        let missing = || Halt::corrupt("no backup is recorded");
         let recorded = &self.sidecar.backup.as_ref().ok_or_else(missing)?.blob;
         let found = self.ports.backup_target.rehash(&self.sidecar.run_id, &recorded.name).await;
         let observed = found.map_err(|e| self.halt(e))?;
@@ -156,7 +157,7 @@ impl Run<'_> {
         let snapshot = self.ports.reader.grants().await.map_err(|e| self.halt(e))?;
         let gate = grant_probe::judge(&snapshot);
         let sha = payload_digest(&snapshot)?;
-        self.pin("grant_probe_sha", sha);
+        self.pin(pin::GRANT_PROBE_SHA, sha);
         let previous = self.derived_key(Phase::Backup)?;
         let wanted = snapshot.facts.iter().filter(|f| f.wanted).count();
         Ok(Acted {

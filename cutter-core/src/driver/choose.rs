@@ -5,7 +5,7 @@ use alloc::string::ToString;
 
 use crate::base::id::RunId;
 use crate::port::environment::{Clock, IdSource};
-use crate::record::intent::{Intent, date_of};
+use crate::record::intent::{IdName, Intent, date_of};
 
 impl Intent {
     /// Chooses everything for `name` now.
@@ -13,7 +13,7 @@ impl Intent {
         run_id: &RunId,
         name: &str,
         occurrence: u32,
-        id_names: &[&str],
+        id_names: &[IdName],
         with_nonce: bool,
         clock: &dyn Clock,
         ids: &dyn IdSource,
@@ -25,7 +25,10 @@ impl Intent {
             occurrence,
             at,
             date: date_of(at),
-            ids: id_names.iter().map(|n| ((*n).to_string(), ids.uuid_v7(at, &purpose(n)))).collect(),
+            ids: id_names
+                .iter()
+                .map(|n| (n.as_str().to_string(), ids.uuid_v7(at, &purpose(n.as_str()))))
+                .collect(),
             nonce: with_nonce.then(|| ids.nonce(&purpose("nonce"))),
         }
     }

@@ -20,6 +20,7 @@ use crate::machine::run::{GateId, Phase, Stage};
 use crate::machine::stop::StopReason;
 use crate::port::PortErrorKind;
 use crate::port::knowledge_base::AppendOutcome;
+use crate::record::pin;
 use crate::record::sidecar::Artifact;
 use crate::record::statement;
 use crate::report::naming::{IndexLine, RUNS_INDEX_PATH};
@@ -45,11 +46,11 @@ impl Run<'_> {
             index_conflict: present.filter(|p| *p != line),
             sidecar_final_ready: self.earlier_keys().is_some(),
         });
-        self.pin("index_line", &line);
+        self.pin(pin::INDEX_LINE, line.clone());
         let mut diff = self.pinned(&["change_set_id", "unit_set_digest"]);
         if self.live() {
             let body = self.statement_body().await?;
-            self.pin(statement::PIN, statement::digest(&body));
+            self.pin(pin::STATEMENT_SHA256, statement::digest(&body));
             diff.extend(closing::tables(&body));
             self.statement = Some(body);
         }
@@ -109,8 +110,8 @@ impl Run<'_> {
             kb_folder: self.sidecar.kb_folder.clone().unwrap_or_default().parse().map_err(
                 |e: crate::report::naming::NamingError| Halt::stop(StopReason::Internal, e.to_string()),
             )?,
-            change_set_id: self.sidecar.pin_uuid("change_set_id")?,
-            lifecycle_review_decision_id: self.sidecar.pin_uuid("review_decision_id")?,
+            change_set_id: self.sidecar.pinned(pin::CHANGE_SET_ID)?,
+            lifecycle_review_decision_id: self.sidecar.pinned(pin::REVIEW_DECISION_ID)?,
             actor: self.sidecar.created_by.clone(),
             closeout_utc: self.intent()?.at,
         };
@@ -119,8 +120,7 @@ impl Run<'_> {
 
     /// Appends the line that the report was rendered with.
     pub(super) async fn append_index(&mut self) -> Result<(), Halt> {
-        let missing = || Halt::stop(StopReason::Internal, "no index line was fixed");
-        let line = self.sidecar.context_pins.get("index_line").cloned().ok_or_else(missing)?;
+        let line = self.sidecar.pinned(pin::INDEX_LINE)?;
         let run_id = self.sidecar.run_id.to_string();
         let kb = &self.ports.kb;
         let mut appended = kb.append_index(RUNS_INDEX_PATH, &run_id, &line).await;

@@ -24,6 +24,7 @@ use crate::port::{Port, PortError, PortErrorKind};
 use crate::record::effect::{EffectKey, EffectName, Verdict, fact};
 use crate::record::intent::Intent;
 use crate::record::observed::{Lifecycle, UnitQuery, UnitScope};
+use crate::record::pin;
 use crate::record::settings::RunSettings;
 use crate::record::sidecar::{Mode, RECORD_VERSION, SCHEMA_VERSION, Sidecar};
 use crate::text::plan::set_digest;
@@ -186,9 +187,10 @@ async fn layers_agree(ports: &Ports, sidecar: &Sidecar) -> Result<bool, DriveErr
         return Ok(false);
     }
     let evidence = ports.reader.evidence(&sidecar.run_id).await?;
-    let decision = sidecar.context_pins.get("review_decision_id");
+    let decision = sidecar.pin_text(pin::REVIEW_DECISION_ID);
     let recorded = sidecar.sovereign_approvals.iter().any(|a| {
-        a.gate == GateId::LifecycleAuthz && a.review_decision_id.map(|id| id.to_string()).as_ref() == decision
+        a.gate == GateId::LifecycleAuthz
+            && a.review_decision_id.map(|id| id.to_string()).as_deref() == decision
     });
     Ok(recorded && !evidence.voided && evidence.entry_status.as_deref() == Some("verified_complete"))
 }
@@ -196,7 +198,7 @@ async fn layers_agree(ports: &Ports, sidecar: &Sidecar) -> Result<bool, DriveErr
 /// Every unit stands enacted as it was: by its status, the digest of the set, and the digest of the
 /// rows that enactment recorded, if it did.
 async fn rows_stand(ports: &Ports, sidecar: &Sidecar, digested: Option<&str>) -> Result<bool, DriveError> {
-    let Ok(change_set_id) = sidecar.pin_uuid("change_set_id") else { return Ok(false) };
+    let Ok(change_set_id) = sidecar.pinned(pin::CHANGE_SET_ID) else { return Ok(false) };
     let query = UnitQuery {
         document_id: sidecar.document_id.clone(),
         scope: UnitScope::ChangeSet(change_set_id),
@@ -205,9 +207,9 @@ async fn rows_stand(ports: &Ports, sidecar: &Sidecar, digested: Option<&str>) ->
     };
     let units = ports.reader.units(&query).await?;
     let set = set_digest(units.iter().map(|u| (u.canonical_address.as_str(), &u.content_hash)));
-    let pinned = sidecar.context_pins.get("unit_set_digest");
+    let pinned = sidecar.pin_text(pin::UNIT_SET_DIGEST);
     let is_enacted = units.iter().all(|u| u.lifecycle_status == Lifecycle::Enacted.as_str());
-    if !is_enacted || pinned.map(String::as_str) != Some(set.to_hex().as_str()) {
+    if !is_enacted || pinned != Some(set.to_hex().as_str()) {
         return Ok(false);
     }
     let stored = ports.reader.rows_digest(change_set_id).await?.map(|digest| digest.to_hex());

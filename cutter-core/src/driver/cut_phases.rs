@@ -26,7 +26,8 @@ use crate::record::effect::{
     EffectFacts, EffectName, ExecutorEffect, LegAWrite, LegBWrite, SignatureWrite, UnitWrite, Verdict,
     WriteVerifyWrite,
 };
-use crate::record::intent::Intent;
+use crate::record::intent::{IdName, Intent};
+use crate::record::pin;
 use crate::record::signature::Duty;
 
 /// The check that tells base-state drift from a failed cut.
@@ -48,13 +49,13 @@ impl Run<'_> {
             self.documents_stand().await?;
             self.stored_approval(&intent, GateId::CutAuthz, EffectName::Sg1Review, Phase::CutLegA).await?;
         }
-        let change_set_id = intent.id("change_set")?;
+        let change_set_id = intent.id(IdName::ChangeSet)?;
         let units = self.unit_writes(change_set_id).await?;
         let n = units.len() as u64;
         self.ports.observer.progress(&Progress::Units(n));
         let subject = self.subject(change_set_id, n)?;
         let signature = self
-            .attest(Duty::Executor, "cut", intent.id("executor_signature")?, &subject, None, &intent)
+            .attest(Duty::Executor, "cut", intent.id(IdName::ExecutorSignature)?, &subject, None, &intent)
             .await?;
         let (document, version) = self.source_ids()?;
         let approval = self.decision(GateId::CutAuthz)?;
@@ -64,16 +65,16 @@ impl Run<'_> {
                 change_set_id,
                 &self.sidecar.idempotency_keys.get("grant_probe"),
             ))?,
-            entry_id: self.sidecar.pin_uuid("entry_id")?,
-            history_ids: [intent.id("cut_history_1")?, intent.id("cut_history_2")?],
+            entry_id: self.sidecar.pinned(pin::ENTRY_ID)?,
+            history_ids: [intent.id(IdName::CutHistory1)?, intent.id(IdName::CutHistory2)?],
             source_document_id: document,
             source_version_id: version,
-            approval_id: intent.id("approval")?,
-            review_decision_id: intent.id("review_decision")?,
-            writer_digest: self.sidecar.pin_digest("writer_digest")?,
-            manifest_digest: self.sidecar.pin_digest("manifest_digest")?,
-            region_sha: self.sidecar.pin_digest("region_sha")?,
-            publication_type: self.sidecar.context_pins.get("publication_type").cloned().unwrap_or_default(),
+            approval_id: intent.id(IdName::Approval)?,
+            review_decision_id: intent.id(IdName::ReviewDecision)?,
+            writer_digest: self.sidecar.pinned(pin::WRITER_DIGEST)?,
+            manifest_digest: self.sidecar.pinned(pin::MANIFEST_DIGEST)?,
+            region_sha: self.sidecar.pinned(pin::REGION_SHA)?,
+            publication_type: self.sidecar.pin_text(pin::PUBLICATION_TYPE).unwrap_or_default().to_owned(),
             signature,
             units,
         };
@@ -83,7 +84,7 @@ impl Run<'_> {
             "writer_digest": write.writer_digest, "region_sha": write.region_sha,
             "manifest_digest": write.manifest_digest, "signature": write.signature, "units": n,
         }))?;
-        let (writer_digest, base_state) = (write.writer_digest, self.sidecar.pin_digest("base_state_sha")?);
+        let (writer_digest, base_state) = (write.writer_digest, self.sidecar.pinned(pin::BASE_STATE_SHA)?);
         let grants_pin = self.grants_pin()?;
         let rows = self.approved_rows().await?;
         let judge = move |facts: &EffectFacts| {
@@ -111,9 +112,9 @@ impl Run<'_> {
             })
             .await;
         let (_, gate) = performed.map_err(base_state_drift)?;
-        self.pin("change_set_id", change_set_id);
-        self.pin("executor_signature_id", intent.id("executor_signature")?);
-        self.pin("cut_review_decision_id", intent.id("review_decision")?);
+        self.pin(pin::CHANGE_SET_ID, change_set_id);
+        self.pin(pin::EXECUTOR_SIGNATURE_ID, intent.id(IdName::ExecutorSignature)?);
+        self.pin(pin::CUT_REVIEW_DECISION_ID, intent.id(IdName::ReviewDecision)?);
         Ok(Acted {
             gate,
             key: change_set_id.to_string(),
@@ -134,14 +135,13 @@ impl Run<'_> {
     /// The digest of the grant probe that this run relies on.
     pub(super) fn grants_pin(&self) -> Result<Digest, Halt> {
         let text = self.sidecar.drift_pins.0.get(crate::gate::drift::GRANTS);
-        let wrong =
-            || Halt::stop(StopReason::Internal, format!("grants pin: expected a sha256, observed {text:?}"));
+        let wrong = || Halt::corrupt(format!("grants pin: expected a sha256, observed {text:?}"));
         text.and_then(|t| t.parse().ok()).ok_or_else(wrong)
     }
 
     /// The units of the plan with the bytes of the stored text, and ids that a redo repeats.
     async fn unit_writes(&mut self, change_set_id: Uuid) -> Result<Vec<UnitWrite>, Halt> {
-        let pinned = self.sidecar.pin_digest("writer_digest")?;
+        let pinned = self.sidecar.pinned(pin::WRITER_DIGEST)?;
         let plan = self.plan().await?;
         if plan.writer_digest != pinned {
             return Err(Halt::drift(&[crate::gate::drift::Difference {
@@ -180,9 +180,9 @@ impl Run<'_> {
             run_id: self.sidecar.run_id.to_string(),
             document_id: self.sidecar.document_id.clone(),
             change_set_id,
-            writer_digest: self.sidecar.pin_digest("writer_digest")?,
-            manifest_digest: self.sidecar.pin_digest("manifest_digest")?,
-            region_sha: self.sidecar.pin_digest("region_sha")?,
+            writer_digest: self.sidecar.pinned(pin::WRITER_DIGEST)?,
+            manifest_digest: self.sidecar.pinned(pin::MANIFEST_DIGEST)?,
+            region_sha: self.sidecar.pinned(pin::REGION_SHA)?,
             units,
         })
     }
@@ -212,7 +212,7 @@ impl Run<'_> {
 
     /// IG_structural_verify: D18's eleven, and nothing under a forbidden prefix.
     pub(super) async fn structural_verify(&mut self) -> Result<Acted, Halt> {
-        let change_set_id = self.sidecar.pin_uuid("change_set_id")?;
+        let change_set_id = self.sidecar.pinned(pin::CHANGE_SET_ID)?;
         let expected = self.structural_expected().await?;
         let (document, prefixes) =
             (self.sidecar.document_id.clone(), self.sidecar.settings.forbidden_prefixes.clone());
@@ -220,7 +220,7 @@ impl Run<'_> {
         let observed = observed.map_err(|e| self.halt(e))?;
         let gate = structural_verify::judge(&expected, &observed);
         let sha = payload_digest(&observed)?;
-        self.pin("structural_verify_sha", sha);
+        self.pin(pin::STRUCTURAL_VERIFY_SHA, sha);
         Ok(Acted {
             gate,
             key: key::structural_verify(change_set_id, &sha).to_string(),
@@ -234,7 +234,7 @@ impl Run<'_> {
     }
 
     async fn structural_expected(&mut self) -> Result<structural_verify::StructuralExpected, Halt> {
-        let region_sha = self.sidecar.pin_digest("region_sha")?;
+        let region_sha = self.sidecar.pinned(pin::REGION_SHA)?;
         let plan = self.plan().await?;
         let mut addresses: Vec<&str> = plan.rows.iter().map(|r| r.canonical_address.as_str()).collect();
         addresses.sort_unstable();
@@ -261,24 +261,24 @@ impl Run<'_> {
     /// IG_leg_b_record: the envelope binds leg A's signature.
     pub(super) async fn leg_b_record(&mut self) -> Result<Acted, Halt> {
         let intent = self.intent()?.clone();
-        let n = self.pin_number("candidate_count")?;
-        let change_set_id = self.sidecar.pin_uuid("change_set_id")?;
-        let executor_signature_id = self.sidecar.pin_uuid("executor_signature_id")?;
-        let manifest_envelope_id = intent.id("manifest_envelope")?;
+        let n = self.sidecar.pinned(pin::CANDIDATE_COUNT)?;
+        let change_set_id = self.sidecar.pinned(pin::CHANGE_SET_ID)?;
+        let executor_signature_id = self.sidecar.pinned(pin::EXECUTOR_SIGNATURE_ID)?;
+        let manifest_envelope_id = intent.id(IdName::ManifestEnvelope)?;
         let envelope = canonical::to_canonical(&json!({
             "manifest_envelope_id": manifest_envelope_id, "change_set_id": change_set_id,
             "executor_signature_id": executor_signature_id, "run_id": self.sidecar.run_id.to_string(),
             "document_id": self.sidecar.document_id, "source_version_id": self.sidecar.source_version_id,
-            "manifest_digest": self.sidecar.pin_digest("manifest_digest")?,
-            "region_sha": self.sidecar.pin_digest("region_sha")?,
-            "writer_digest": self.sidecar.pin_digest("writer_digest")?,
-            "unit_set_digest": self.sidecar.pin_digest("unit_set_digest")?,
+            "manifest_digest": self.sidecar.pinned(pin::MANIFEST_DIGEST)?,
+            "region_sha": self.sidecar.pinned(pin::REGION_SHA)?,
+            "writer_digest": self.sidecar.pinned(pin::WRITER_DIGEST)?,
+            "unit_set_digest": self.sidecar.pinned(pin::UNIT_SET_DIGEST)?,
             "unit_count": n, "at": intent.at.to_string(),
         }))?;
         let write = LegBWrite {
             manifest_envelope_id,
             change_set_id,
-            entry_id: self.sidecar.pin_uuid("entry_id")?,
+            entry_id: self.sidecar.pinned(pin::ENTRY_ID)?,
             executor_signature_id,
             envelope,
             unit_count: n,
@@ -300,7 +300,7 @@ impl Run<'_> {
                 judge: &judge,
             })
             .await?;
-        self.pin("manifest_envelope_id", manifest_envelope_id);
+        self.pin(pin::MANIFEST_ENVELOPE_ID, manifest_envelope_id);
         Ok(Acted {
             gate,
             key: manifest_envelope_id.to_string(),
@@ -316,32 +316,32 @@ impl Run<'_> {
     /// IG_write_verify: another principal recounts and signs; a failure commits its own record.
     pub(super) async fn write_verify(&mut self) -> Result<Acted, Halt> {
         let intent = self.intent()?.clone();
-        let change_set_id = self.sidecar.pin_uuid("change_set_id")?;
-        let n = self.pin_number("candidate_count")?;
+        let change_set_id = self.sidecar.pinned(pin::CHANGE_SET_ID)?;
+        let n = self.sidecar.pinned(pin::CANDIDATE_COUNT)?;
         let expected = self.structural_expected().await?;
         let subject = self.subject(change_set_id, n)?;
         let evidence = self.ports.reader.evidence(&self.sidecar.run_id).await.map_err(|e| self.halt(e))?;
-        let executor_id = self.sidecar.pin_uuid("executor_signature_id")?;
+        let executor_id = self.sidecar.pinned(pin::EXECUTOR_SIGNATURE_ID)?;
         let signature_faults = attestation::faults(&evidence.signatures, &[(Duty::Executor, executor_id)]);
         let executor = evidence.signatures.iter().find(|s| s.signature_id == executor_id);
         let missing = || Halt::stop(StopReason::Internal, "leg A's signature is not in the database");
         let previous = executor.ok_or_else(missing)?.signature.clone();
-        let pass_id = intent.id("signature_pass")?;
-        let fail_id = intent.id("signature_fail")?;
+        let pass_id = intent.id(IdName::SignaturePass)?;
+        let fail_id = intent.id(IdName::SignatureFail)?;
         let pass =
             self.attest(Duty::Verifier, "verified", pass_id, &subject, Some(&previous), &intent).await?;
         let fail =
             self.attest(Duty::Verifier, "verify_failed", fail_id, &subject, Some(&previous), &intent).await?;
         let write = WriteVerifyWrite {
-            verify_result_id: intent.id("verify_result")?,
+            verify_result_id: intent.id(IdName::VerifyResult)?,
             change_set_id,
-            manifest_envelope_id: self.sidecar.pin_uuid("manifest_envelope_id")?,
-            entry_id: self.sidecar.pin_uuid("entry_id")?,
-            history_ids: [intent.id("verify_history_1")?, intent.id("verify_history_2")?],
+            manifest_envelope_id: self.sidecar.pinned(pin::MANIFEST_ENVELOPE_ID)?,
+            entry_id: self.sidecar.pinned(pin::ENTRY_ID)?,
+            history_ids: [intent.id(IdName::VerifyHistory1)?, intent.id(IdName::VerifyHistory2)?],
             signature_pass: pass,
             signature_fail: fail,
-            compensating_id: intent.id("compensating")?,
-            escalation: [intent.id("escalation")?, intent.id("escalation_history")?],
+            compensating_id: intent.id(IdName::Compensating)?,
+            escalation: [intent.id(IdName::Escalation)?, intent.id(IdName::EscalationHistory)?],
             document_id: self.sidecar.document_id.clone(),
             forbidden_prefixes: self.sidecar.settings.forbidden_prefixes.clone(),
         };
@@ -371,8 +371,8 @@ impl Run<'_> {
                 judge: &judge,
             })
             .await?;
-        self.pin("verify_result_id", write.verify_result_id);
-        self.pin("verifier_signature_id", if gate.ok() { pass_id } else { fail_id });
+        self.pin(pin::VERIFY_RESULT_ID, write.verify_result_id);
+        self.pin(pin::VERIFIER_SIGNATURE_ID, if gate.ok() { pass_id } else { fail_id });
         Ok(Acted {
             gate,
             key: write.verify_result_id.to_string(),

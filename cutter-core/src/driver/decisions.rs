@@ -31,7 +31,8 @@ use crate::record::approval::{Ask, field};
 use crate::record::ask::{AnswerWrite, AskWrite};
 use crate::record::effect::{EffectFacts, EffectName, EffectRecord, ReviewVerdict, ReviewWrite};
 use crate::record::evidence::StoredApproval;
-use crate::record::intent::Intent;
+use crate::record::intent::{IdName, Intent};
+use crate::record::pin;
 use crate::record::policy::Chain;
 use crate::record::sidecar::ApprovalRecord;
 
@@ -119,7 +120,7 @@ impl Run<'_> {
 
     /// Where the run waits for the other host's decision, because this answer stands.
     pub(super) fn awaits_decision(&self, answer: &str) -> Result<Option<Outcome>, Halt> {
-        let missing = || Halt::stop(StopReason::Internal, "no request is open");
+        let missing = || Halt::corrupt("no request is open");
         let ask = self.sidecar.ask.clone().ok_or_else(missing)?;
         Ok(Some(Outcome::AwaitsDecision { ask, answer: answer.to_owned() }))
     }
@@ -141,7 +142,7 @@ impl Run<'_> {
                 Some(chain) => chain,
                 None => chain.insert(self.chain().await?),
             };
-            let own = asked.ids.get(&format!("effect.{}", effect_at(gate))).copied();
+            let own = IdName::Effect(effect_at(gate)).among(&asked.ids);
             let own = if row.decision == ReviewVerdict::Approve { own } else { own.map(refusal_id) };
             let stored = |e: &&EffectRecord| e.key.effect == effect_at(gate) && e.at == row.at;
             let by_id = evidence.effects.iter().filter(stored).find(|e| Some(e.effect_id) == own);
@@ -229,8 +230,9 @@ impl Run<'_> {
             fingerprint: row.fingerprint.clone(),
             actor: row.actor.clone(),
         };
-        let pin = |name| self.sidecar.pin_uuid(name).ok();
-        let write = asked.decision(&answer, row.expires, pin("entry_id"), pin("change_set_id"), moved);
+        let pinned = |pin| self.sidecar.pinned(pin).ok();
+        let (entry, change_set) = (pinned(pin::ENTRY_ID), pinned(pin::CHANGE_SET_ID));
+        let write = asked.decision(&answer, row.expires, entry, change_set, moved);
         let own = write.filter(|write| write.approval_id == row.approval_id);
         own.map(|write| payload_digest(&write)).transpose()
     }
@@ -291,7 +293,7 @@ impl Run<'_> {
         }
         let decides_here = self.ports.reviewer.is_some();
         if (self.adopting || !decides_here) && self.adopt(effect, number).await? {
-            return self.stored_as_validated(intent.id("approval")?, &record).await.map(|()| true);
+            return self.stored_as_validated(intent.id(IdName::Approval)?, &record).await.map(|()| true);
         }
         if !decides_here {
             return Ok(false);
@@ -302,10 +304,10 @@ impl Run<'_> {
         let stands = record.decision == "approve" && status.is_some_and(|s| s == "reviewed_approved");
         let moves = effect == EffectName::Sg1Review && !stands;
         let write = ReviewWrite {
-            approval_id: intent.id("approval")?,
+            approval_id: intent.id(IdName::Approval)?,
             review_decision_id: match effect {
-                EffectName::Sg2Review => self.sidecar.pin_uuid("review_decision_id")?,
-                _ => intent.id("review_decision")?,
+                EffectName::Sg2Review => self.sidecar.pinned(pin::REVIEW_DECISION_ID)?,
+                _ => intent.id(IdName::ReviewDecision)?,
             },
             decision_type: match effect {
                 EffectName::Sg2Review => "lifecycle_enactment".to_owned(),
@@ -316,9 +318,9 @@ impl Run<'_> {
                 "defer" => ReviewVerdict::Defer,
                 _ => ReviewVerdict::Reject,
             },
-            entry_id: self.sidecar.pin_uuid("entry_id").ok(),
-            history_id: if moves { Some(intent.id("review_history")?) } else { None },
-            change_set_id: self.sidecar.pin_uuid("change_set_id").ok(),
+            entry_id: self.sidecar.pinned(pin::ENTRY_ID).ok(),
+            history_id: if moves { Some(intent.id(IdName::ReviewHistory)?) } else { None },
+            change_set_id: self.sidecar.pinned(pin::CHANGE_SET_ID).ok(),
             approval_kb_id: record.approval_kb_id.clone(),
             document,
             sha256: record.sha256.unwrap_or(Digest::from_bytes([0; 32])),
@@ -355,7 +357,7 @@ impl Run<'_> {
             return Err(halt);
         }
         self.persist().await?;
-        self.stored_as_validated(intent.id("approval")?, &now).await.map(|()| true)
+        self.stored_as_validated(intent.id(IdName::Approval)?, &now).await.map(|()| true)
     }
 
     /// A row that whoever stores decisions wrote and that does not hold.

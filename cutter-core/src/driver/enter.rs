@@ -16,7 +16,9 @@ use crate::port::environment::Progress;
 use crate::port::knowledge_base::CreateOutcome;
 use crate::record::check::GateReport;
 use crate::record::effect::EffectName;
+use crate::record::intent::IdName;
 use crate::record::observed::Survey;
+use crate::record::pin;
 use crate::record::sidecar::{Artifact, Outbox, PhaseResult};
 use crate::report::naming::{DocumentName, FolderSuffix, KbPath, run_folder, utc_date};
 use crate::report::{PhaseReport, render_phase};
@@ -221,7 +223,7 @@ impl Run<'_> {
 
     /// Step 6: uploads exactly the bytes of the outbox; gives the path.
     pub(super) async fn upload(&mut self) -> Result<Artifact, Halt> {
-        let missing = || Halt::stop(StopReason::Internal, "nothing is owed to the knowledge base");
+        let missing = || Halt::corrupt("nothing is owed to the knowledge base");
         let outbox = self.sidecar.outbox.clone().ok_or_else(missing)?;
         let path = if self.live() { self.file(&outbox).await? } else { outbox.name.clone() };
         Ok(Artifact { path, sha256: outbox.sha256, bytes: outbox.text.len() as u64 })
@@ -292,7 +294,7 @@ impl Run<'_> {
     }
 
     fn folder(&self, suffix: FolderSuffix) -> Result<KbPath, Halt> {
-        let version = self.sidecar.pin_digest("source_sha256").unwrap_or(Digest::from_bytes([0; 32]));
+        let version = self.sidecar.pinned(pin::SOURCE_SHA256).unwrap_or(Digest::from_bytes([0; 32]));
         run_folder(&self.sidecar.document_id, &version, self.sidecar.created_utc, suffix)
             .map_err(|e| Halt::stop(StopReason::Internal, e.to_string()))
     }
@@ -373,7 +375,7 @@ impl Run<'_> {
             self.sidecar.documents.push(filed);
         }
         self.sidecar.outbox = None;
-        let missing = || Halt::stop(StopReason::Internal, format!("no trigger leads on from {stage}"));
+        let missing = || Halt::corrupt(format!("no trigger leads on from {stage}"));
         let now = self.ports.clock.now();
         self.step(stage.awaits().ok_or_else(missing)?, now)
     }
@@ -402,33 +404,42 @@ const fn needs_intent(phase: Phase) -> bool {
 }
 
 /// The identifiers that a phase's intent chooses.
-pub(super) const fn ids_of(phase: Phase) -> &'static [&'static str] {
+pub(super) const fn ids_of(phase: Phase) -> &'static [IdName] {
     match phase {
-        Phase::Mark => &["effect.mark", "effect.sweep", "entry", "entry_history", "sweep", "sweep_history"],
+        Phase::Mark => &[
+            IdName::Effect(EffectName::Mark),
+            IdName::Effect(EffectName::Sweep),
+            IdName::Entry,
+            IdName::EntryHistory,
+            IdName::Sweep,
+            IdName::SweepHistory,
+        ],
         Phase::CutLegA => &[
-            "effect.sg1_review",
-            "effect.leg_a",
-            "approval",
-            "review_decision",
-            "review_history",
-            "change_set",
-            "cut_history_1",
-            "cut_history_2",
-            "executor_signature",
+            IdName::Effect(EffectName::Sg1Review),
+            IdName::Effect(EffectName::LegA),
+            IdName::Approval,
+            IdName::ReviewDecision,
+            IdName::ReviewHistory,
+            IdName::ChangeSet,
+            IdName::CutHistory1,
+            IdName::CutHistory2,
+            IdName::ExecutorSignature,
         ],
-        Phase::LegBRecord => &["effect.leg_b", "manifest_envelope"],
+        Phase::LegBRecord => &[IdName::Effect(EffectName::LegB), IdName::ManifestEnvelope],
         Phase::WriteVerify => &[
-            "effect.write_verify",
-            "verify_result",
-            "verify_history_1",
-            "verify_history_2",
-            "signature_pass",
-            "signature_fail",
-            "compensating",
-            "escalation",
-            "escalation_history",
+            IdName::Effect(EffectName::WriteVerify),
+            IdName::VerifyResult,
+            IdName::VerifyHistory1,
+            IdName::VerifyHistory2,
+            IdName::SignaturePass,
+            IdName::SignatureFail,
+            IdName::Compensating,
+            IdName::Escalation,
+            IdName::EscalationHistory,
         ],
-        Phase::LifecycleEnact => &["effect.sg2_review", "effect.enact", "approval"],
+        Phase::LifecycleEnact => {
+            &[IdName::Effect(EffectName::Sg2Review), IdName::Effect(EffectName::Enact), IdName::Approval]
+        }
         _ => &[],
     }
 }

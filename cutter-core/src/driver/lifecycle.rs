@@ -15,6 +15,8 @@ use crate::machine::run::{GateId, Phase};
 use crate::port::environment::Progress;
 use crate::record::attestation;
 use crate::record::effect::{EffectFacts, EffectName, EnactWrite, ExecutorEffect};
+use crate::record::intent::IdName;
+use crate::record::pin;
 use crate::record::signature::Duty;
 
 impl Run<'_> {
@@ -27,25 +29,25 @@ impl Run<'_> {
             self.stored_approval(&intent, gate, effect, Phase::LifecycleEnact).await?;
         }
         let approval = self.decision(GateId::LifecycleAuthz)?;
-        let n = self.pin_number("candidate_count")?;
+        let n = self.sidecar.pinned(pin::CANDIDATE_COUNT)?;
         self.ports.observer.progress(&Progress::Units(n));
-        let review_decision_id = self.sidecar.pin_uuid("review_decision_id")?;
+        let review_decision_id = self.sidecar.pinned(pin::REVIEW_DECISION_ID)?;
         let write = EnactWrite {
-            change_set_id: self.sidecar.pin_uuid("change_set_id")?,
+            change_set_id: self.sidecar.pinned(pin::CHANGE_SET_ID)?,
             review_decision_id,
-            approval_id: intent.id("approval")?,
+            approval_id: intent.id(IdName::Approval)?,
             unit_count: n,
         };
         let payload = payload_digest(&write)?;
-        let (unit_set_digest, grants_pin) = (self.sidecar.pin_digest("unit_set_digest")?, self.grants_pin()?);
+        let (unit_set_digest, grants_pin) = (self.sidecar.pinned(pin::UNIT_SET_DIGEST)?, self.grants_pin()?);
         let approved = approval.review_decision_id;
         let asked = self.sidecar.ask.as_ref().and_then(|ask| ask.expected_actor.clone());
         let expected_actor = asked.unwrap_or_else(|| self.sidecar.settings.lifecycle_actor.clone());
         let rows = self.signed_rows().await?;
         let evidence = self.ports.reader.evidence(&self.sidecar.run_id).await.map_err(|e| self.halt(e))?;
         let signed = [
-            (Duty::Executor, self.sidecar.pin_uuid("executor_signature_id")?),
-            (Duty::Verifier, self.sidecar.pin_uuid("verifier_signature_id")?),
+            (Duty::Executor, self.sidecar.pinned(pin::EXECUTOR_SIGNATURE_ID)?),
+            (Duty::Verifier, self.sidecar.pinned(pin::VERIFIER_SIGNATURE_ID)?),
         ];
         let signature_faults = attestation::faults(&evidence.signatures, &signed);
         let judge = |facts: &EffectFacts| {

@@ -20,8 +20,9 @@ use crate::record::effect::{
     EffectContext, EffectFacts, EffectKey, EffectName, EffectRecord, ExecutorEffect, ReviewVerdict,
     ReviewWrite, Verdict, WriteVerifyWrite,
 };
-use crate::record::intent::Intent;
+use crate::record::intent::{IdName, Intent};
 use crate::record::observed::Fence;
+use crate::record::pin;
 use crate::record::sidecar::ApprovalRecord;
 
 /// An effect together with the principal that may perform it.
@@ -122,8 +123,8 @@ impl Run<'_> {
         if effect == EffectName::Mark {
             // Its id became a pin with the phase's result, which was lost: without it the next
             // survey would not see the entry that this run made.
-            if let Ok(entry) = self.intent().and_then(|i| Ok(i.id("entry")?)) {
-                self.pin("entry_id", entry);
+            if let Ok(entry) = self.intent().and_then(|i| Ok(i.id(IdName::Entry)?)) {
+                self.pin(pin::ENTRY_ID, entry);
             }
         }
         self.follow(&record.facts);
@@ -165,7 +166,7 @@ impl Run<'_> {
             let cx = EffectContext {
                 fence: self.fence()?.clone(),
                 key: key.clone(),
-                effect_id: p.intent.id(&format!("effect.{}", p.effect))?,
+                effect_id: p.intent.id(IdName::Effect(p.effect))?,
                 payload_sha256: p.payload,
                 at: p.intent.at,
                 actor: self.caller.actor.clone(),

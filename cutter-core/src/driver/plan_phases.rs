@@ -24,6 +24,8 @@ use crate::machine::stop::StopReason;
 use crate::record::approval::field;
 use crate::record::check::{Check, GateReport};
 use crate::record::effect::{EffectFacts, EffectName, ExecutorEffect, MarkWrite, SweepWrite, Verdict, fact};
+use crate::record::intent::IdName;
+use crate::record::pin;
 use crate::text::mark::body_region;
 use crate::text::plan::{CutPlan, PlanError};
 
@@ -36,7 +38,7 @@ pub(super) struct Source {
 impl Run<'_> {
     /// Reads the pinned version's text and the vocabularies.
     pub(super) async fn read_source(&self) -> Result<Source, Halt> {
-        let missing = || Halt::stop(StopReason::Internal, "no source version is pinned");
+        let missing = || Halt::corrupt("no source version is pinned");
         let version = self.sidecar.source_version_id.ok_or_else(missing)?;
         let text = self.ports.reader.source_text(version).await.map_err(|e| self.halt(e))?;
         let vocabulary = self.ports.reader.vocabulary().await.map_err(|e| self.halt(e))?;
@@ -57,7 +59,7 @@ impl Run<'_> {
     /// The digest of the rows that this run's cut stores. SG_2 is asked about the same rows as
     /// SG_1: a plan that gives others is drift.
     pub(super) async fn rows_digest(&mut self) -> Result<Digest, Halt> {
-        let version = self.pin_number("source_version_no")?;
+        let version = self.sidecar.pinned(pin::SOURCE_VERSION_NO)?;
         let rows = self.plan().await?.rows_digest(version);
         match self.named_rows().filter(|named| *named != rows) {
             None => Ok(rows),
@@ -135,8 +137,8 @@ impl Run<'_> {
         if let Some((source, version)) = found.and_then(|s| s.latest.clone().map(|v| (s, v))) {
             self.sidecar.source_document_id = Some(source.source_document_id);
             self.sidecar.source_version_id = Some(version.source_version_id);
-            self.pin("source_sha256", version.sha256);
-            self.pin("source_version_no", version.version_no);
+            self.pin(pin::SOURCE_SHA256, version.sha256);
+            self.pin(pin::SOURCE_VERSION_NO, version.version_no.unsigned_abs().into());
             let read = self.read_source().await?;
             facts.text_sha = Some(Digest::of(&read.text));
             facts.text_bytes = read.text.len() as u64;
@@ -168,14 +170,14 @@ impl Run<'_> {
     }
 
     fn pin_plan(&mut self, plan: &CutPlan) {
-        self.pin("manifest_digest", plan.manifest_digest);
-        self.pin("region_sha", plan.region.sha256);
-        self.pin("region_start", plan.region.start);
-        self.pin("region_end", plan.region.end);
-        self.pin("profile", format!("{}/{}", plan.profile.name, plan.profile.version));
-        self.pin("profile_digest", plan.profile.digest);
-        self.pin("vocabulary_digest", plan.vocabulary_digest);
-        self.pin("publication_type", &plan.publication_type);
+        self.pin(pin::MANIFEST_DIGEST, plan.manifest_digest);
+        self.pin(pin::REGION_SHA, plan.region.sha256);
+        self.pin(pin::REGION_START, plan.region.start);
+        self.pin(pin::REGION_END, plan.region.end);
+        self.pin(pin::PROFILE, format!("{}/{}", plan.profile.name, plan.profile.version));
+        self.pin(pin::PROFILE_DIGEST, plan.profile.digest);
+        self.pin(pin::VOCABULARY_DIGEST, plan.vocabulary_digest);
+        self.pin(pin::PUBLICATION_TYPE, plan.publication_type.clone());
     }
 
     /// IG_mark: the region is extracted again, independently, and compared (D27); the
@@ -188,10 +190,10 @@ impl Run<'_> {
         let (plan, count) = self.counted(&source).map_err(|text| Halt::stop(StopReason::Internal, text))?;
         let is_whole = plan.rows.len() as u64 == count;
         let mut facts = mark::MarkFacts {
-            region_sha_pin: self.sidecar.pin_digest("region_sha")?,
+            region_sha_pin: self.sidecar.pinned(pin::REGION_SHA)?,
             region_sha,
-            region_pin: (self.pin_number("region_start")?, self.pin_number("region_end")?),
-            region: (region.start as u64, region.end as u64),
+            region_pin: (self.sidecar.pinned(pin::REGION_START)?, self.sidecar.pinned(pin::REGION_END)?),
+            region: (region.start, region.end),
             candidate_count: count,
             max_candidates: self.sidecar.settings.max_candidates,
             // Of too many none was built that could overlap.
@@ -202,9 +204,9 @@ impl Run<'_> {
             live: self.live(),
         };
         let manifest_digest = plan.manifest_digest;
-        self.pin("candidate_count", count);
-        self.pin("duplicates", plan.duplicates.len());
-        self.pin("warnings", plan.warnings.len());
+        self.pin(pin::CANDIDATE_COUNT, count);
+        self.pin(pin::DUPLICATES, plan.duplicates.len());
+        self.pin(pin::WARNINGS, plan.warnings.len());
         if is_whole {
             self.plan = Some(plan);
             self.text = source.text;
@@ -251,10 +253,10 @@ impl Run<'_> {
     ) -> Result<(), Halt> {
         let intent = self.intent()?.clone();
         let (document, version) = self.source_ids()?;
-        let entry_id = intent.id("entry")?;
+        let entry_id = intent.id(IdName::Entry)?;
         let write = MarkWrite {
             entry_id,
-            history_id: intent.id("entry_history")?,
+            history_id: intent.id(IdName::EntryHistory)?,
             source_document_id: document,
             source_version_id: version,
             idempotency_key: *key::ik_mark(&self.sidecar.document_id, version, &manifest_digest, &region_sha)
@@ -264,7 +266,7 @@ impl Run<'_> {
             candidate_count,
             depends_on: self.depends_on()?,
         };
-        self.pin("entry_id", entry_id);
+        self.pin(pin::ENTRY_ID, entry_id);
         let payload = payload_digest(&write)?;
         let judge = commit_if_status("marked");
         let (record, _) = self
@@ -281,8 +283,11 @@ impl Run<'_> {
             })
             .await?;
         facts.entry_status_after_mark = record.facts.values.get(fact::ENTRY_STATUS).cloned();
-        let sweep =
-            SweepWrite { entry_id, sweep_id: intent.id("sweep")?, history_id: intent.id("sweep_history")? };
+        let sweep = SweepWrite {
+            entry_id,
+            sweep_id: intent.id(IdName::Sweep)?,
+            history_id: intent.id(IdName::SweepHistory)?,
+        };
         let payload = payload_digest(&sweep)?;
         let judge = commit_if_status("review_pending");
         let (record, _) = self
@@ -314,18 +319,18 @@ impl Run<'_> {
         let facts = cutplan::CutplanFacts {
             writer_digests: [first.writer_digest, second.writer_digest],
             rows: second.rows.len() as u64,
-            candidates: self.pin_number("candidate_count")?,
+            candidates: self.sidecar.pinned(pin::CANDIDATE_COUNT)?,
             unmapped: second.unknown_words.iter().map(|w| format!("{}:{}", w.vocabulary, w.word)).collect(),
             distinct_keys: distinct(second.rows.iter().map(|r| r.idempotency_key.to_string()).collect()),
             distinct_addresses: distinct(
                 second.rows.iter().map(|r| r.canonical_address.to_string()).collect(),
             ),
             forbidden: second.forbidden.len() as u64,
-            manifest_digest_pin: self.sidecar.pin_digest("manifest_digest")?,
+            manifest_digest_pin: self.sidecar.pinned(pin::MANIFEST_DIGEST)?,
             manifest_digest: second.manifest_digest,
         };
-        self.pin("writer_digest", second.writer_digest);
-        self.pin("unit_set_digest", second.set_digest);
+        self.pin(pin::WRITER_DIGEST, second.writer_digest);
+        self.pin(pin::UNIT_SET_DIGEST, second.set_digest);
         let key = key::cutplan(second.writer_digest).to_string();
         let rows = second.rows.len();
         self.plan = Some(second);
@@ -345,22 +350,13 @@ impl Run<'_> {
     pub(super) fn source_ids(&self) -> Result<(uuid::Uuid, uuid::Uuid), Halt> {
         match (self.sidecar.source_document_id, self.sidecar.source_version_id) {
             (Some(document), Some(version)) => Ok((document, version)),
-            _ => Err(Halt::stop(StopReason::Internal, "no source version is pinned")),
+            _ => Err(Halt::corrupt("no source version is pinned")),
         }
-    }
-
-    pub(super) fn pin_number(&self, name: &str) -> Result<u64, Halt> {
-        let text = self.sidecar.context_pins.get(name);
-        let wrong =
-            || Halt::stop(StopReason::Internal, format!("pin {name}: expected a number, observed {text:?}"));
-        text.and_then(|t| t.parse().ok()).ok_or_else(wrong)
     }
 
     pub(super) fn derived_key(&self, phase: Phase) -> Result<key::DerivedKey, Halt> {
         let text = self.sidecar.idempotency_keys.get(phase.as_str());
-        let wrong = || {
-            Halt::stop(StopReason::Internal, format!("key of {phase}: expected a sha256, observed {text:?}"))
-        };
+        let wrong = || Halt::corrupt(format!("key of {phase}: expected a sha256, observed {text:?}"));
         text.and_then(|t| t.parse().ok()).ok_or_else(wrong)
     }
 

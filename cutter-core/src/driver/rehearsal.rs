@@ -19,7 +19,6 @@ use super::run::{Halt, Run};
 use super::{Caller, DriveError, Driven, NewRun, Outcome, Ports};
 use crate::base::id::RunId;
 use crate::machine::run::{GateId, Phase, Stage};
-use crate::machine::stop::StopReason;
 use crate::record::approval::{Ask, LIFECYCLE_ENACTMENT, field};
 use crate::record::check::{Check, GateReport};
 use crate::report::naming::{AuthorizationGate, DocumentName, utc_date};
@@ -152,10 +151,10 @@ impl Run<'_> {
         self.sidecar.documents.push(filed);
         self.sidecar.outbox = None;
         let stage = self.stage()?;
-        let missing = || Halt::stop(StopReason::Internal, format!("no trigger leads on from {stage}"));
+        let missing = || Halt::corrupt(format!("no trigger leads on from {stage}"));
         self.step(stage.awaits().ok_or_else(missing)?, self.ports.clock.now())?;
         self.persist_last().await?;
-        let no_ask = || Halt::stop(StopReason::Internal, "no request is open");
+        let no_ask = || Halt::corrupt("no request is open");
         Ok(Outcome::Paused {
             ask: self.sidecar.ask.clone().ok_or_else(no_ask)?,
             invalid: vec![],

@@ -23,8 +23,9 @@ use crate::machine::run::{GateId, Phase, Stage, Trigger};
 use crate::machine::stop::StopReason;
 use crate::record::approval::{Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, field};
 use crate::record::effect::{EffectFacts, EffectName, ExecutorEffect, Sg2RequestWrite, SweepWrite};
-use crate::record::intent::Intent;
+use crate::record::intent::{IdName, Intent};
 use crate::record::observed::UnitQuery;
+use crate::record::pin;
 use crate::record::policy::Chain;
 use crate::record::settings::RunSettings;
 use crate::record::sidecar::StopRecord;
@@ -120,13 +121,23 @@ impl Run<'_> {
             }
             _ => (GateId::LifecycleAuthz, AuthorizationGate::Lifecycle),
         };
-        let ids: &[&str] = match gate {
-            GateId::CutAuthz => &["effect.sg1_review", "approval", "review_decision", "review_history"],
-            _ => &["effect.sg2_request", "review_decision", "effect.sg2_review", "approval"],
+        let ids: &[IdName] = match gate {
+            GateId::CutAuthz => &[
+                IdName::Effect(EffectName::Sg1Review),
+                IdName::Approval,
+                IdName::ReviewDecision,
+                IdName::ReviewHistory,
+            ],
+            _ => &[
+                IdName::Effect(EffectName::Sg2Request),
+                IdName::ReviewDecision,
+                IdName::Effect(EffectName::Sg2Review),
+                IdName::Approval,
+            ],
         };
         let intent = self.choose(gate.as_str(), occurrence, ids, true);
         if gate == GateId::LifecycleAuthz {
-            self.pin("review_decision_id", intent.id("review_decision")?);
+            self.pin(pin::REVIEW_DECISION_ID, intent.id(IdName::ReviewDecision)?);
         }
         let rows = self.rows_digest().await?;
         let chain = self.chain().await?;
@@ -174,8 +185,8 @@ impl Run<'_> {
         put(field::RUN_ID, self.sidecar.run_id.to_string());
         put(field::DOCUMENT_ID, self.sidecar.document_id.clone());
         put(field::NONCE, intent.nonce.clone().unwrap_or_default());
-        for name in [field::WRITER_DIGEST, field::MANIFEST_DIGEST, field::REGION_SHA, field::BASE_STATE_SHA] {
-            put(name, self.sidecar.pin_digest(name)?.to_hex());
+        for pin in [pin::WRITER_DIGEST, pin::MANIFEST_DIGEST, pin::REGION_SHA, pin::BASE_STATE_SHA] {
+            put(pin.name(), self.sidecar.pinned(pin)?.to_hex());
         }
         put(field::ROWS_DIGEST, rows.to_hex());
         put(field::SETTINGS_SHA256, self.settings_sha256().to_hex());
@@ -184,10 +195,10 @@ impl Run<'_> {
         if gate == GateId::CutAuthz {
             put(field::CHANGE_SET_ID, "pending".to_owned());
         } else {
-            put(field::CHANGE_SET_ID, self.sidecar.pin_uuid("change_set_id")?.to_string());
-            put(field::REVIEW_DECISION_ID, intent.id("review_decision")?.to_string());
-            put(field::UNIT_COUNT, self.pin_number("candidate_count")?.to_string());
-            put(field::UNIT_SET_DIGEST, self.sidecar.pin_digest("unit_set_digest")?.to_hex());
+            put(field::CHANGE_SET_ID, self.sidecar.pinned(pin::CHANGE_SET_ID)?.to_string());
+            put(field::REVIEW_DECISION_ID, intent.id(IdName::ReviewDecision)?.to_string());
+            put(field::UNIT_COUNT, self.sidecar.pinned(pin::CANDIDATE_COUNT)?.to_string());
+            put(field::UNIT_SET_DIGEST, self.sidecar.pinned(pin::UNIT_SET_DIGEST)?.to_hex());
         }
         Ok(required)
     }
@@ -291,7 +302,7 @@ impl Run<'_> {
         let one =
             UnitQuery { document_id: self.sidecar.document_id.clone(), limit: 1, ..UnitQuery::default() };
         let newest = self.ports.reader.units(&one).await.map_err(|e| self.halt(e))?;
-        let own = self.sidecar.pin_uuid("change_set_id").ok();
+        let own = self.sidecar.pinned(pin::CHANGE_SET_ID).ok();
         let Some(newest) = newest.first().filter(|u| Some(u.change_set_id) != own) else { return Ok(None) };
         let against_version = newest.version_no;
         let all = UnitQuery {
@@ -355,18 +366,18 @@ impl Run<'_> {
 
     async fn insert_request_row(&mut self) -> Result<(), Halt> {
         let intent = self.intent()?.clone();
-        let missing = || Halt::stop(StopReason::Internal, "no request is open");
+        let missing = || Halt::corrupt("no request is open");
         let ask = self.sidecar.ask.clone().ok_or_else(missing)?;
         let digest = ask.required.get(field::REQUEST_SHA256).and_then(|t| t.parse().ok());
         let expected_actor = ask.expected_actor.clone().unwrap_or_default();
-        let n = self.pin_number("candidate_count")?;
+        let n = self.sidecar.pinned(pin::CANDIDATE_COUNT)?;
         let write = Sg2RequestWrite {
-            review_decision_id: intent.id("review_decision")?,
-            entry_id: self.sidecar.pin_uuid("entry_id")?,
-            change_set_id: self.sidecar.pin_uuid("change_set_id")?,
+            review_decision_id: intent.id(IdName::ReviewDecision)?,
+            entry_id: self.sidecar.pinned(pin::ENTRY_ID)?,
+            change_set_id: self.sidecar.pinned(pin::CHANGE_SET_ID)?,
             expected_actor: expected_actor.clone(),
             unit_count: n,
-            unit_set_digest: self.sidecar.pin_digest("unit_set_digest")?,
+            unit_set_digest: self.sidecar.pinned(pin::UNIT_SET_DIGEST)?,
             nonce: intent.nonce.clone().unwrap_or_default(),
             request_sha256: digest.ok_or_else(missing)?,
         };
@@ -419,9 +430,9 @@ impl Run<'_> {
     async fn sweep_again(&mut self, stop: &StopRecord) -> Result<(), Halt> {
         let intent = self.stop_intent(stop);
         let write = SweepWrite {
-            entry_id: self.sidecar.pin_uuid("entry_id")?,
-            sweep_id: intent.id("sweep")?,
-            history_id: intent.id("sweep_history")?,
+            entry_id: self.sidecar.pinned(pin::ENTRY_ID)?,
+            sweep_id: intent.id(IdName::Sweep)?,
+            history_id: intent.id(IdName::SweepHistory)?,
         };
         let payload = payload_digest(&write)?;
         let judge = super::plan_phases::commit_if_status("review_pending");

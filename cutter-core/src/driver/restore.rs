@@ -12,6 +12,7 @@ use crate::driver::report_of_stop;
 use crate::machine::run::GateId;
 use crate::record::ask::StoredAsk;
 use crate::record::evidence::RunEvidence;
+use crate::record::pin;
 use crate::record::sidecar::{ApprovalRecord, Sidecar, StopRecord};
 use crate::report::naming::{FolderSuffix, run_folder};
 
@@ -31,7 +32,7 @@ pub fn own_folder(sidecar: &Sidecar, asks: &[StoredAsk]) -> Option<String> {
     if let Some(stored) = asks.first() {
         return stored.asked.ask.request_path.rsplit_once('/').map(|(folder, _)| folder.to_owned());
     }
-    let version = sidecar.pin_digest("source_sha256").unwrap_or(Digest::from_bytes([0; 32]));
+    let version = sidecar.pinned(pin::SOURCE_SHA256).unwrap_or(Digest::from_bytes([0; 32]));
     let named = |suffix: &FolderSuffix| {
         run_folder(&sidecar.document_id, &version, sidecar.created_utc, *suffix).ok().map(|p| p.to_string())
     };

@@ -201,7 +201,7 @@ impl Run<'_> {
     }
 
     async fn internal_phase(&mut self, stage: Stage) -> Result<Option<Outcome>, Halt> {
-        let missing = || Halt::stop(StopReason::Internal, format!("no phase begins at {stage}"));
+        let missing = || Halt::corrupt(format!("no phase begins at {stage}"));
         let phase = Phase::at_stage(stage).ok_or_else(missing)?;
         self.phase(phase).await?;
         Ok(None)

@@ -24,8 +24,9 @@ use crate::machine::stop::{Cap, Slug, StopReason};
 use crate::port::run_store::RunLock;
 use crate::port::{Port, PortError, PortErrorKind};
 use crate::record::check::{Check, GateReport};
-use crate::record::intent::Intent;
+use crate::record::intent::{IdName, Intent};
 use crate::record::observed::{Fence, Survey, SurveyScope};
+use crate::record::pin::{self, Pin, PinError, PinValue};
 use crate::record::sidecar::{Mode, Outbox, PhaseRecord, PhaseResult, Sidecar, SidecarError};
 use crate::text::plan::CutPlan;
 
@@ -62,6 +63,11 @@ impl Halt {
         }))
     }
 
+    /// The record lacks what it must have by now, or holds something else in its place.
+    pub(super) fn corrupt(detail: impl Into<String>) -> Self {
+        Self::stop(StopReason::StateCorrupt, detail)
+    }
+
     /// The first differing dimension names the stop; the payload shows all of them.
     pub(super) fn drift(differences: &[Difference]) -> Self {
         let dimension = differences.first().map_or("unknown", |d| d.dimension.as_str());
@@ -90,9 +96,15 @@ impl From<SidecarError> for Halt {
     }
 }
 
+impl From<PinError> for Halt {
+    fn from(error: PinError) -> Self {
+        Self::corrupt(error.to_string())
+    }
+}
+
 impl From<crate::record::intent::MissingId> for Halt {
     fn from(error: crate::record::intent::MissingId) -> Self {
-        Self::stop(StopReason::Internal, error.to_string())
+        Self::corrupt(error.to_string())
     }
 }
 
@@ -189,16 +201,16 @@ impl<'p> Run<'p> {
     pub(super) fn stage(&self) -> Result<Stage, Halt> {
         match self.sidecar.run_state()? {
             RunState::At(stage) => Ok(stage),
-            other => Err(Halt::stop(StopReason::Internal, format!("expected a stage, observed {other}"))),
+            other => Err(Halt::corrupt(format!("expected a stage, observed {other}"))),
         }
     }
 
     pub(super) fn intent(&self) -> Result<&Intent, Halt> {
-        let missing = || Halt::stop(StopReason::Internal, "the sidecar holds no intent for what comes next");
+        let missing = || Halt::corrupt("the sidecar holds no intent for what comes next");
         self.sidecar.intent.as_ref().ok_or_else(missing)
     }
 
-    pub(super) fn choose(&self, name: &str, occurrence: u32, ids: &[&str], with_nonce: bool) -> Intent {
+    pub(super) fn choose(&self, name: &str, occurrence: u32, ids: &[IdName], with_nonce: bool) -> Intent {
         let (clock, source) = (self.ports.clock.as_ref(), self.ports.ids.as_ref());
         Intent::choose(&self.sidecar.run_id, name, occurrence, ids, with_nonce, clock, source)
     }
@@ -329,8 +341,8 @@ impl<'p> Run<'p> {
         SurveyScope {
             run_id: self.sidecar.run_id.clone(),
             document_id: self.sidecar.document_id.clone(),
-            entry_id: self.sidecar.pin_uuid("entry_id").ok(),
-            review_decision_id: self.sidecar.pin_uuid("review_decision_id").ok(),
+            entry_id: self.sidecar.pinned(pin::ENTRY_ID).ok(),
+            review_decision_id: self.sidecar.pinned(pin::REVIEW_DECISION_ID).ok(),
         }
     }
 
@@ -343,8 +355,8 @@ impl<'p> Run<'p> {
         self.ports.own_gates.iter().flat_map(|own| own.checks(gate, &self.sidecar)).collect()
     }
 
-    pub(super) fn pin(&mut self, name: &str, value: impl ToString) {
-        self.sidecar.context_pins.insert(name.to_owned(), value.to_string());
+    pub(super) fn pin<T: PinValue>(&mut self, pin: Pin<T>, value: T) {
+        self.sidecar.context_pins.insert(pin.name().to_owned(), value.to_string());
     }
 
     /// Records that a phase begins with this intent.

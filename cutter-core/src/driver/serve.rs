@@ -35,6 +35,7 @@ use crate::record::check::Check;
 use crate::record::cut_request::{CutRequest, RunText, SignalName, same_text};
 use crate::record::effect::{EffectKey, EffectName};
 use crate::record::observed::SourceRegistration;
+use crate::record::pin;
 use crate::record::settings::RunSettings;
 use crate::record::sidecar::{Mode, Sidecar};
 
@@ -343,10 +344,8 @@ impl Serving<'_> {
         match state {
             RunState::Voided { .. } => Ok(None),
             RunState::At(Stage::CloseoutReported) => {
-                let pinned = |name: &str, digest: &Digest| {
-                    sidecar.context_pins.get(name).is_some_and(|pin| *pin == digest.to_string())
-                };
-                match (pinned("source_sha256", source), pinned("manifest_digest", manifest)) {
+                let pinned = |pin, digest: &Digest| sidecar.pinned(pin).is_ok_and(|pin| pin == *digest);
+                match (pinned(pin::SOURCE_SHA256, source), pinned(pin::MANIFEST_DIGEST, manifest)) {
                     (true, true) => Ok(Some(claim.run_id)),
                     (true, false) => held(format!("{state}, of this text by another manifest"), claim.run_id),
                     (false, _) => Ok(None),

@@ -12,6 +12,7 @@ use crate::machine::stop::StopReason;
 use crate::port::PortErrorKind;
 use crate::record::effect::fact;
 use crate::record::effect::{EffectName, EffectRecord};
+use crate::record::pin;
 use crate::record::signature::Duty;
 use crate::record::statement::{self, Before, Material, Recorded};
 use crate::record::stored_statement::StatementSignature;
@@ -21,7 +22,7 @@ impl Run<'_> {
     /// Its body, by what the record and the database hold now.
     pub(super) async fn statement_body(&self) -> Result<String, Halt> {
         let mut pins = self.sidecar.context_pins.clone();
-        pins.remove(statement::PIN);
+        pins.remove(pin::STATEMENT_SHA256.name());
         let documents = self.standing_documents().into_iter().filter_map(|document| {
             let name = document.path.rsplit('/').next()?;
             let is_final = DocumentName::parse(name).ok()?.0 == DocumentName::Phase(Phase::Closeout);
@@ -37,14 +38,14 @@ impl Run<'_> {
             reader.effect(&self.effect_key(EffectName::Enact, 1)).await.map_err(|e| self.halt(e))?;
         let rows_digest = self.enacted_rows(enacted.as_ref()).await?;
         let rows = reader.rows(run_id).await.map_err(|e| self.halt(e))?.unwrap_or_default();
-        let version = self.sidecar.context_pins.get("source_version_no").cloned().unwrap_or_default();
+        let version = self.sidecar.pin_text(pin::SOURCE_VERSION_NO).unwrap_or_default().to_owned();
         let material = Material {
             run_id: run_id.as_str(),
             document_id: &self.sidecar.document_id,
             version: &version,
-            source_sha256: self.sidecar.pin_digest("source_sha256")?,
+            source_sha256: self.sidecar.pinned(pin::SOURCE_SHA256)?,
             rows_digest,
-            units: self.pin_number("candidate_count")?,
+            units: self.sidecar.pinned(pin::CANDIDATE_COUNT)?,
             enacted: enacted.as_ref(),
             rows: &rows,
             approvals: &self.sidecar.sovereign_approvals,
@@ -61,7 +62,7 @@ impl Run<'_> {
             return Ok(digest);
         }
         // enacted before rows were digested
-        let set = self.sidecar.pin_uuid("change_set_id")?;
+        let set = self.sidecar.pinned(pin::CHANGE_SET_ID)?;
         let missing = || Halt::stop(StopReason::Internal, "the change set of this run has no rows");
         self.ports.reader.rows_digest(set).await.map_err(|e| self.halt(e))?.ok_or_else(missing)
     }
@@ -78,7 +79,7 @@ impl Run<'_> {
     /// Stores the statement that the final report names, with both signatures. A run whose report was
     /// rendered before there were statements names none, and makes none.
     pub(super) async fn make_statement(&mut self) -> Result<(), Halt> {
-        let Some(named) = self.sidecar.context_pins.get(statement::PIN).cloned() else { return Ok(()) };
+        let Some(named) = self.sidecar.pin_text(pin::STATEMENT_SHA256) else { return Ok(()) };
         let mut body = match self.statement.take() {
             Some(body) => body,
             None => self.statement_body().await?,

@@ -27,23 +27,25 @@ use crate::port::run_store::StopRequest;
 use crate::port::{Port, PortErrorKind};
 use crate::record::approval::{Ask, field, observed_sha256};
 use crate::record::check::{Check, GateReport};
-use crate::record::effect::ReviewVerdict;
+use crate::record::effect::{EffectName, ReviewVerdict};
+use crate::record::intent::IdName;
+use crate::record::pin;
 use crate::record::sidecar::{ErrorRecord, Outbox, PhaseResult, Sidecar, StopRecord};
 use crate::report::naming::{DocumentName, EscalationKind, utc_date};
 use crate::report::{PhaseReport, StopReport, THIS, render_phase, render_stop};
 
 /// The identifiers that are chosen with a stop: for the decision on it, and for a void.
-const STOP_IDS: [&str; 10] = [
-    "effect.sg3_review",
-    "approval",
-    "review_decision",
-    "review_history",
-    "effect.sweep",
-    "sweep",
-    "sweep_history",
-    "effect.void",
-    "void",
-    "void_history",
+const STOP_IDS: [IdName; 10] = [
+    IdName::Effect(EffectName::Sg3Review),
+    IdName::Approval,
+    IdName::ReviewDecision,
+    IdName::ReviewHistory,
+    IdName::Effect(EffectName::Sweep),
+    IdName::Sweep,
+    IdName::SweepHistory,
+    IdName::Effect(EffectName::Void),
+    IdName::Void,
+    IdName::VoidHistory,
 ];
 
 /// Stops a run in a person's name. If another process drives it, the request is left for
@@ -168,8 +170,8 @@ pub fn ask_for_stop(sidecar: &Sidecar, stop: &StopRecord, kind: EscalationKind) 
     if kind == EscalationKind::DriftAck {
         put(field::OBSERVED_SHA256, observed_sha256(&stop.observed).to_hex());
     }
-    if let Some(change_set) = sidecar.context_pins.get("change_set_id") {
-        put(field::CHANGE_SET_ID, change_set.clone());
+    if let Some(change_set) = sidecar.pin_text(pin::CHANGE_SET_ID) {
+        put(field::CHANGE_SET_ID, change_set.to_owned());
     }
     let folder = sidecar.kb_folder.clone().unwrap_or_default();
     let date = utc_date(stop.at);
@@ -207,7 +209,7 @@ impl Run<'_> {
         };
         let state = state_of(&self.sidecar)?;
         if self.between_legs(&state, &stopping.reason) {
-            let change_set = self.sidecar.context_pins.get("change_set_id").cloned().unwrap_or_default();
+            let change_set = self.sidecar.pin_text(pin::CHANGE_SET_ID).unwrap_or_default().to_owned();
             stopping
                 .detail
                 .insert(0, format!("{} at {state}, change_set_id {change_set}", stopping.reason.code()));
@@ -342,7 +344,7 @@ impl Run<'_> {
             production_mutation: "NONE".to_owned(),
             inputs: self.inputs(),
             work: vec![match report.gate {
-                GateId::WriteVerify if self.sidecar.context_pins.contains_key("verify_result_id") => format!(
+                GateId::WriteVerify if self.sidecar.pin_text(pin::VERIFY_RESULT_ID).is_some() => format!(
                     "{} refused: the failed result is recorded with its signature and an escalation entry",
                     report.gate
                 ),
@@ -422,7 +424,7 @@ impl Run<'_> {
     /// The last stop, with the digest of its report as it is rendered: also while that is owed to the
     /// knowledge base, and whatever the newest record says was filed.
     pub(super) async fn open_stop(&self) -> Result<StopRecord, Halt> {
-        let missing = || Halt::stop(StopReason::Internal, "a stopped run holds no record of why");
+        let missing = || Halt::corrupt("a stopped run holds no record of why");
         let mut stop = self.sidecar.stops.last().cloned().ok_or_else(missing)?;
         if stop.names_report {
             stop.uploaded = self.text_of_stop(&stop).await.map(|text| Digest::of(text.as_bytes()));

@@ -18,6 +18,8 @@ use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
 use crate::machine::stop::{Slug, StopReason};
 use crate::record::approval::field;
 use crate::record::effect::{EffectFacts, EffectName, ExecutorEffect, ReviewWrite, VoidWrite};
+use crate::record::intent::IdName;
+use crate::record::pin;
 use crate::record::sidecar::{ApprovalRecord, Artifact, StopRecord};
 use crate::report::naming::{DocumentName, EscalationKind};
 
@@ -139,19 +141,19 @@ impl Run<'_> {
         let slug = Slug::from_words(&reason).map_err(|e| Halt::stop(StopReason::Internal, e.to_string()))?;
         if self.live() {
             let change_set_id = self.committed_change_set().await?;
-            let entry = match self.sidecar.pin_uuid("entry_id").ok() {
-                Some(entry) if self.entry_exists().await? => Some([entry, intent.id("void_history")?]),
+            let entry = match self.sidecar.pinned(pin::ENTRY_ID).ok() {
+                Some(entry) if self.entry_exists().await? => Some([entry, intent.id(IdName::VoidHistory)?]),
                 _ => None,
             };
             let units = match change_set_id {
-                Some(_) => self.pin_number("candidate_count")?,
+                Some(_) => self.sidecar.pinned(pin::CANDIDATE_COUNT)?,
                 None => 0,
             };
             let write = VoidWrite {
-                void_id: intent.id("void")?,
+                void_id: intent.id(IdName::Void)?,
                 change_set_id,
                 entry,
-                approval_id: intent.id("approval")?,
+                approval_id: intent.id(IdName::Approval)?,
                 reason: reason.clone(),
             };
             let payload = payload_digest(&write)?;
@@ -208,13 +210,13 @@ impl Run<'_> {
 
     /// Leg A may have committed without its record: ask the database, not the sidecar.
     async fn committed_change_set(&self) -> Result<Option<uuid::Uuid>, Halt> {
-        if let Ok(id) = self.sidecar.pin_uuid("change_set_id") {
+        if let Ok(id) = self.sidecar.pinned(pin::CHANGE_SET_ID) {
             return Ok(Some(id));
         }
         let key = self.effect_key(EffectName::LegA, 1);
         let found = self.ports.reader.effect(&key).await.map_err(|e| self.halt(e))?;
         match (found, self.sidecar.intent.as_ref()) {
-            (Some(_), Some(intent)) => Ok(intent.id("change_set").ok()),
+            (Some(_), Some(intent)) => Ok(intent.id(IdName::ChangeSet).ok()),
             _ => Ok(None),
         }
     }
@@ -243,19 +245,19 @@ impl Run<'_> {
         let cut = matches!(again, Some(Stage::GrantsProbed | Stage::AwaitingCutAuthorization));
         let redefers = cut && status == Some("reviewed_approved");
         let write = ReviewWrite {
-            approval_id: intent.id("approval")?,
-            review_decision_id: intent.id("review_decision")?,
+            approval_id: intent.id(IdName::Approval)?,
+            review_decision_id: intent.id(IdName::ReviewDecision)?,
             decision_type: answer.ask.approval_type.clone(),
             decision: answer.approval.decision(),
             entry_id: match self.entry_exists().await? {
-                true => self.sidecar.pin_uuid("entry_id").ok(),
+                true => self.sidecar.pinned(pin::ENTRY_ID).ok(),
                 false => None,
             },
             history_id: match redefers {
-                true => Some(intent.id("review_history")?),
+                true => Some(intent.id(IdName::ReviewHistory)?),
                 false => None,
             },
-            change_set_id: self.sidecar.pin_uuid("change_set_id").ok(),
+            change_set_id: self.sidecar.pinned(pin::CHANGE_SET_ID).ok(),
             approval_kb_id: answer.path.clone(),
             document,
             sha256: answer.sha256,
@@ -294,7 +296,7 @@ fn escalation_record(stop: &StopRecord, answer: &Answer, now: jiff::Timestamp) -
         gate: GateId::FailureEscalation,
         requested_utc: stop.at,
         approval_kb_id: answer.path.clone(),
-        review_decision_id: stop.ids.get("review_decision").copied(),
+        review_decision_id: IdName::ReviewDecision.among(&stop.ids),
         validated_utc: now,
         sha256: Some(answer.sha256),
         actor: answer.approval.actor().to_owned(),

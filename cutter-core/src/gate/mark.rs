@@ -58,9 +58,9 @@ pub struct MarkFacts {
     /// sha256 of the region extracted again.
     pub region_sha: Digest,
     /// Pinned span: byte offsets into the source version, end exclusive.
-    pub region_pin: (u64, u64),
+    pub region_pin: (usize, usize),
     /// Span of the region extracted again.
-    pub region: (u64, u64),
+    pub region: (usize, usize),
     /// How many candidates.
     pub candidate_count: u64,
     /// The run's cap (MAX_CANDIDATES_PER_DOC).
@@ -80,7 +80,7 @@ pub struct MarkFacts {
 /// Judges the marking.
 #[must_use]
 pub fn judge(facts: &MarkFacts) -> GateReport {
-    let span = |(start, end): (u64, u64)| alloc::format!("{start}..{end}");
+    let span = |(start, end): (usize, usize)| alloc::format!("{start}..{end}");
     GateReport::new(
         G,
         vec![

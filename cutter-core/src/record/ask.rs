@@ -22,6 +22,7 @@ use crate::base::id::RunId;
 use crate::base::key::refusal_id;
 use crate::machine::run::GateId;
 use crate::record::approval::{Ask, field};
+use crate::record::intent::IdName;
 use crate::record::signature::SignedText;
 
 /// An ask to store.
@@ -102,19 +103,23 @@ impl AskWrite {
         moves: bool,
     ) -> Option<ReviewWrite> {
         let is_cut = self.ask.gate == GateId::CutAuthz;
-        let own = |name: &str| self.ids.get(name).copied();
-        let id = |name: &str| match answer.decision {
+        let own = |name: IdName| name.among(&self.ids);
+        let id = |name: IdName| match answer.decision {
             ReviewVerdict::Approve => own(name),
             _ => own(name).map(refusal_id),
         };
         let required = |name: &str| self.ask.required.get(name);
         Some(ReviewWrite {
-            approval_id: id("approval")?,
-            review_decision_id: if is_cut { id("review_decision")? } else { own("review_decision")? },
+            approval_id: id(IdName::Approval)?,
+            review_decision_id: if is_cut {
+                id(IdName::ReviewDecision)?
+            } else {
+                own(IdName::ReviewDecision)?
+            },
             decision_type: self.ask.approval_type.clone(),
             decision: answer.decision,
             entry_id,
-            history_id: if moves { Some(id("review_history")?) } else { None },
+            history_id: if moves { Some(id(IdName::ReviewHistory)?) } else { None },
             change_set_id,
             approval_kb_id: answer.approval_kb_id.clone(),
             document: answer.document.clone(),

@@ -24,6 +24,7 @@ use crate::record::approval::Ask;
 use crate::record::backup::BackupBlob;
 use crate::record::intent::Intent;
 use crate::record::observed::Survey;
+use crate::record::pin::{Pin, PinError, PinValue};
 use crate::record::settings::RunSettings;
 use crate::record::signature::SignedText;
 
@@ -388,28 +389,23 @@ impl Sidecar {
         self.stops.last().filter(|s| s.resolved_by.is_none() && self.kept_stage.is_some())
     }
 
-    /// A pin, parsed as a digest.
+    /// What a pin holds.
     ///
     /// # Errors
-    /// [`SidecarError::Invalid`] if the pin is missing or no digest.
-    pub fn pin_digest(&self, name: &str) -> Result<Digest, SidecarError> {
-        let missing = || SidecarError::Invalid(format!("pin {name}: expected a sha256, observed nothing"));
-        let text = self.context_pins.get(name).ok_or_else(missing)?;
-        text.parse().map_err(|e| SidecarError::Invalid(format!("pin {name}: {e}")))
+    /// [`PinError`] if it is missing or no such value.
+    pub fn pinned<T: PinValue>(&self, pin: Pin<T>) -> Result<T, PinError> {
+        let text = self.pin_text(pin);
+        text.and_then(|text| text.parse().ok()).ok_or_else(|| PinError {
+            name: pin.name(),
+            expected: T::EXPECTED,
+            observed: text.map_or_else(|| "nothing".to_owned(), |text| format!("{text:?}")),
+        })
     }
 
-    /// A pin, parsed as a UUID.
-    ///
-    /// # Errors
-    /// [`SidecarError::Invalid`] if the pin is missing or no UUID.
-    pub fn pin_uuid(&self, name: &str) -> Result<Uuid, SidecarError> {
-        let wrong = || {
-            SidecarError::Invalid(format!(
-                "pin {name}: expected a UUID, observed {:?}",
-                self.context_pins.get(name)
-            ))
-        };
-        self.context_pins.get(name).and_then(|t| Uuid::parse_str(t).ok()).ok_or_else(wrong)
+    /// A pin as it is stored.
+    #[must_use]
+    pub fn pin_text<T>(&self, pin: Pin<T>) -> Option<&str> {
+        self.context_pins.get(pin.name()).map(String::as_str)
     }
 }
 

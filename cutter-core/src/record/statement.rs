@@ -336,9 +336,6 @@ pub fn digest(body: &str) -> Digest {
     Digest::of(body.as_bytes())
 }
 
-/// The name of the pin that names the statement.
-pub const PIN: &str = "statement_sha256";
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@ use cutter_core::base::digest::Digest;
 use cutter_core::machine::run::{GateId, RunState, Stage, Trigger};
 use cutter_core::record::approval::{Ask, field};
 use cutter_core::record::intent::Intent;
+use cutter_core::record::pin;
 use cutter_core::record::sidecar::{ApprovalRecord, PhaseRecord, PhaseResult, Sidecar};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -165,7 +166,7 @@ fn approved(hand: &Hand<'_>, sidecar: &mut Sidecar, ask: &Ask) {
         gate: ask.gate,
         requested_utc: at,
         approval_kb_id: ask.approval_path.clone(),
-        review_decision_id: sidecar.pin_uuid("review_decision_id").ok(),
+        review_decision_id: sidecar.pinned(pin::REVIEW_DECISION_ID).ok(),
         validated_utc: at,
         sha256: (hand.stands)(&ask.approval_path),
         actor: SOVEREIGN.into(),

@@ -5,6 +5,7 @@ use cutter_core::base::digest::Digest;
 use cutter_core::operate::inspect::verify::{Found, one_statement};
 use cutter_core::port::{Port, PortErrorKind};
 use cutter_core::record::effect::ReviewVerdict::Approve;
+use cutter_core::record::pin;
 use cutter_core::record::signature::Duty;
 use cutter_core::record::statement;
 use cutter_core::record::stored_statement::{StatementSignature, StoredStatement};
@@ -68,7 +69,7 @@ fn no_document_and_no_pin_of_a_closed_run_can_be_another() {
         let mut without = facts.clone();
         without.claims.pins.remove(name);
         // the row of the text has the one, and the command compares the other with the row of the statement
-        let has_a_row = ["source_version_id", statement::PIN].contains(&name.as_str());
+        let has_a_row = ["source_version_id", pin::STATEMENT_SHA256.name()].contains(&name.as_str());
         assert!(!failing(&without).is_empty() || has_a_row, "without {name}");
     }
 }
@@ -125,7 +126,7 @@ fn a_statement_that_names_no_documents_holds() {
     let last = final_report(&facts);
     let report = facts.texts[last].1.replace(&named, &earlier);
     edit(&mut facts, last, report);
-    facts.claims.pins.insert(statement::PIN.to_owned(), earlier);
+    facts.claims.pins.insert(pin::STATEMENT_SHA256.name().to_owned(), earlier);
     assert_eq!(failing(&facts), [""; 0]);
 }
 
@@ -177,8 +178,8 @@ fn what_a_login_says_before_the_run_does_holds_nobody() {
     assert_eq!(block_on(ports.reader.statements(&run_id)).unwrap(), [], "it died before");
     assert_eq!(s.rows_of("approval_use").len(), 2, "it is enacted");
     let sidecar = s.stored(&run_id);
-    let (source, rows) = (sidecar.pin_digest("source_sha256").unwrap(), {
-        let set = sidecar.pin_uuid("change_set_id").unwrap();
+    let (source, rows) = (sidecar.pinned(pin::SOURCE_SHA256).unwrap(), {
+        let set = sidecar.pinned(pin::CHANGE_SET_ID).unwrap();
         block_on(ports.reader.rows_digest(set)).unwrap().unwrap()
     });
     let body = serde_json::json!({ "predicate": "a lie", "subject": statement::subjects(&source, &rows) });

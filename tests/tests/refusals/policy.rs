@@ -14,6 +14,7 @@ use cutter_core::port::environment::{Observer, Progress};
 use cutter_core::record::approval::{SignaturePolicy, field, render_approval};
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::intent::Intent;
+use cutter_core::record::pin;
 use cutter_core::record::policy::Change;
 use cutter_core::record::sidecar::{ApprovalRecord, PhaseRecord, PhaseResult, Sidecar};
 use cutter_core::record::signature::Duty;
@@ -177,7 +178,7 @@ fn an_approval_that_the_record_calls_valid_is_judged_again() {
             gate: ask.gate,
             requested_utc: at,
             approval_kb_id: ask.approval_path.clone(),
-            review_decision_id: sidecar.pin_uuid("review_decision_id").ok(),
+            review_decision_id: sidecar.pinned(pin::REVIEW_DECISION_ID).ok(),
             validated_utc: at,
             sha256: Some(sha256),
             actor: SOVEREIGN.into(),

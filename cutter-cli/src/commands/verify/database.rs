@@ -9,6 +9,7 @@ use cutter_core::port::database::Reader as _;
 use cutter_core::record::effect::EffectName;
 use cutter_core::record::evidence::{RunEvidence, RunRows};
 use cutter_core::record::observed::{UnitQuery, UnitScope};
+use cutter_core::record::pin;
 use cutter_core::record::policy::Chain;
 use cutter_core::record::signature::Duty;
 use cutter_core::record::statement::{Before, Material, version_before};
@@ -110,7 +111,7 @@ fn judge_statement(
     said: Said<'_>,
     out: &mut Gathered,
 ) -> Result<(), Failure> {
-    let version = claims.pin("source_version_no");
+    let version = claims.pin(pin::SOURCE_VERSION_NO);
     let versions = block_on(database.versions(&claims.document_id))?;
     out.checks.push(verify::versions_agree(&versions));
     let before = match version_before(&versions, &version) {
@@ -118,14 +119,14 @@ fn judge_statement(
         None => None,
     };
     let no_rows = RunRows::default();
-    let expected = match (claims.pin("source_sha256").parse(), said.rows_digest) {
+    let expected = match (claims.pin(pin::SOURCE_SHA256).parse(), said.rows_digest) {
         (Ok(source_sha256), Some(rows_digest)) => Material {
             run_id: claims.run_id.as_str(),
             document_id: &claims.document_id,
             version: &version,
             source_sha256,
             rows_digest,
-            units: claims.pin("candidate_count").parse().unwrap_or_default(),
+            units: claims.pin(pin::CANDIDATE_COUNT).parse().unwrap_or_default(),
             enacted: said.evidence.effects.iter().find(|e| e.key.effect == EffectName::Enact),
             rows: said.rows.as_ref().unwrap_or(&no_rows),
             approvals: &claims.approvals,

@@ -14,6 +14,7 @@ use crate::machine::run::{GateId, Phase, RunState, Stage};
 use crate::record::approval::ApprovalPolicy;
 use crate::record::effect::EffectName;
 use crate::record::evidence::RunEvidence;
+use crate::record::pin::{self, Pin};
 use crate::record::sidecar::{ApprovalRecord, Mode, PhaseResult, Sidecar};
 use crate::report::naming::DocumentName;
 
@@ -96,7 +97,7 @@ impl Claims {
     /// What a statement says of the record's pins.
     pub(super) fn pins_but_the_statement(&self) -> BTreeMap<String, String> {
         let mut pins = self.pins.clone();
-        pins.retain(|name, _| name != SOURCE_VERSION_ID && name != crate::record::statement::PIN);
+        pins.retain(|name, _| name != SOURCE_VERSION_ID && name != pin::STATEMENT_SHA256.name());
         pins
     }
 
@@ -206,8 +207,8 @@ impl Claims {
 
     /// A pin's text; empty if it is not there, which fits nothing.
     #[must_use]
-    pub fn pin(&self, name: &str) -> String {
-        self.pins.get(name).cloned().unwrap_or_default()
+    pub fn pin<T>(&self, pin: Pin<T>) -> String {
+        self.pins.get(pin.name()).cloned().unwrap_or_default()
     }
 }
 
@@ -316,8 +317,8 @@ mod tests {
         let documents = vec![(format!("{folder}/11-final-orchestrator-report-2026-05-20.md"), text)];
         let claims = Claims::of_documents(&run, &documents, ApprovalPolicy::nobody(), Vec::new());
         assert_eq!(claims.document_id, "A");
-        assert_eq!(claims.pin("region_sha"), sha.to_hex());
-        assert_eq!(claims.pin("index_line"), "- `x`");
+        assert_eq!(claims.pin(pin::REGION_SHA), sha.to_hex());
+        assert_eq!(claims.pin(pin::INDEX_LINE), "- `x`");
         assert_eq!(claims.documents, [(format!("{folder}/02-mark-2026-05-20.md"), sha)]);
         assert_eq!(claims.stage, Some(Stage::CloseoutReported));
         assert!(claims.is_enacted() && claims.has_passed(Phase::Closeout) && !claims.has_passed(Phase::Mark));

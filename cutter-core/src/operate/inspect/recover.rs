@@ -14,6 +14,7 @@ use crate::base::key::refusal_id;
 use crate::machine::run::{GateId, Phase, RunState};
 use crate::record::effect::EffectName;
 use crate::record::evidence::RunEvidence;
+use crate::record::pin;
 use crate::record::sidecar::{PhaseResult, Sidecar};
 use crate::report::naming::{AuthorizationGate, DocumentName};
 
@@ -97,7 +98,7 @@ fn knows_effect(sidecar: &Sidecar, effect: EffectName, occurrence: u32, id: &uui
         EffectName::LegB => passed(Phase::LegBRecord),
         EffectName::WriteVerify => passed(Phase::WriteVerify),
         EffectName::Enact => passed(Phase::LifecycleEnact),
-        EffectName::Sg2Request => sidecar.context_pins.contains_key("review_decision_id"),
+        EffectName::Sg2Request => sidecar.pin_text(pin::REVIEW_DECISION_ID).is_some(),
         EffectName::Sg1Review | EffectName::Sg2Review => {
             let gate =
                 if effect == EffectName::Sg1Review { GateId::CutAuthz } else { GateId::LifecycleAuthz };

@@ -14,6 +14,7 @@ use crate::driver::{is_rejected, stop_kinds};
 use crate::machine::run::GateId;
 use crate::machine::run::{Phase, RunState, Stage};
 use crate::machine::stop::StopReason;
+use crate::record::pin;
 use crate::record::sidecar::{Mode, PhaseResult, Sidecar, StopRecord};
 use crate::report::naming::EscalationKind;
 
@@ -90,7 +91,7 @@ impl Summary {
             paused_at: paused_at(sidecar),
             stop: sidecar.open_stop().map(|stop| stop_summary(sidecar, stop)),
             replayed_from: None,
-            units: sidecar.context_pins.get("candidate_count").and_then(|n| n.parse().ok()),
+            units: sidecar.pinned(pin::CANDIDATE_COUNT).ok(),
             kb_folder: sidecar.kb_folder.clone(),
             sidecar_path: sidecar_path.to_owned(),
             digests: digests.map(|(k, v)| (k.clone(), v.clone())).collect(),

@@ -42,6 +42,7 @@ use crate::machine::run::{RunState, Stage};
 use crate::record::check::{ABSENT, Check};
 use crate::record::evidence::{RunEvidence, RunRows};
 use crate::record::observed::UnitRow;
+use crate::record::pin;
 use crate::record::sidecar::{ApprovalRecord, Mode, PhaseResult, Sidecar, StopRecord, TransitionRecord};
 use crate::record::signature::SignatureFacts;
 
@@ -245,7 +246,7 @@ pub fn index(claims: &Claims, line: Option<&str>) -> Vec<Check> {
     if claims.stage != Some(Stage::CloseoutReported) {
         return Vec::new();
     }
-    let (expected, observed) = (claims.pin("index_line"), line.unwrap_or(ABSENT));
+    let (expected, observed) = (claims.pin(pin::INDEX_LINE), line.unwrap_or(ABSENT));
     // a report shows the beginning of a long value; the whole of it is in the record
     let ok = match expected.strip_suffix('…') {
         Some(beginning) => observed.starts_with(beginning),

@@ -17,7 +17,8 @@ use crate::machine::run::GateId;
 use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::approval::{field, named_rows, parse_field};
 use crate::record::ask::{AnswerWrite, AskWrite, DecisionWrite, OpenAsk, StoredAnswer, StoredAsk};
-use crate::record::effect::{EffectContext, EffectKey, EffectName, ReviewVerdict, ReviewWrite, Verdict};
+use crate::record::effect::{EffectContext, EffectKey, EffectName, ReviewVerdict, Verdict};
+use crate::record::intent::IdName;
 use crate::record::observed::{Fence, SurveyScope};
 
 fn error(op: &str, kind: PortErrorKind, message: String) -> PortError {
@@ -203,10 +204,6 @@ pub(super) fn decide(
     let fence = tables.fences.get(run_id).ok_or_else(|| missing("fence"))?;
     let is_cut = decision.gate == GateId::CutAuthz;
     let effect = if is_cut { EffectName::Sg1Review } else { EffectName::Sg2Review };
-    let id = |name: &str| {
-        let id = ask.asked.ids.get(name).copied().ok_or_else(|| missing(name))?;
-        Ok::<Uuid, PortError>(if approves { id } else { refusal_id(id) })
-    };
     let moves = is_cut && !(approves && entry.status == BacklogState::ReviewedApproved);
     if moves != decision.moves {
         return Err(error(
@@ -218,26 +215,12 @@ pub(super) fn decide(
     let last =
         tables.effects.keys().filter(|k| k.run_id == *run_id && k.effect == effect).map(|k| k.occurrence);
     let set = tables.change_sets.values().find(|c| c.run_id == *run_id && c.kind == "cut");
-    let asked = ask.asked.ids.get("review_decision").copied().ok_or_else(|| missing("request"))?;
-    let digest = |name: &str| required(name).parse().map_err(|_| missing(name));
     let expires = parse_field(&answer.answer.document, "expires").and_then(|text| text.parse().ok());
-    let write = ReviewWrite {
-        approval_id: id("approval")?,
-        review_decision_id: if is_cut { id("review_decision")? } else { asked },
-        decision_type: ask.asked.ask.approval_type.clone(),
-        decision: answer.answer.decision,
-        entry_id: Some(entry.entry_id),
-        history_id: if moves { Some(id("review_history")?) } else { None },
-        change_set_id: set.filter(|_| !is_cut).map(|c| c.change_set_id),
-        approval_kb_id: answer.answer.approval_kb_id.clone(),
-        document: answer.answer.document.clone(),
-        sha256: decision.sha256,
-        nonce,
-        fingerprint: answer.answer.fingerprint.clone(),
-        actor: answer.answer.actor.clone(),
-        expires,
-        request_sha256: digest(field::REQUEST_SHA256)?,
-    };
+    let set = set.filter(|_| !is_cut).map(|c| c.change_set_id);
+    let write = ask.asked.decision(&answer.answer, expires, Some(entry.entry_id), set, moves);
+    let write = write.ok_or_else(|| missing("ids for a decision"))?;
+    let effect_id =
+        IdName::Effect(effect).among(&ask.asked.ids).ok_or_else(|| missing("id of its effect"))?;
     let cx = EffectContext {
         fence: Fence {
             run_id: run_id.clone(),
@@ -250,7 +233,7 @@ pub(super) fn decide(
             effect,
             occurrence: last.max().unwrap_or(0).saturating_add(1).max(decision.occurrence),
         },
-        effect_id: id(&format!("effect.{effect}"))?,
+        effect_id: if approves { effect_id } else { refusal_id(effect_id) },
         payload_sha256: decision.payload_sha256,
         at: now,
         actor: decision.actor.clone(),
@@ -259,7 +242,7 @@ pub(super) fn decide(
             run_id: run_id.clone(),
             document_id: fence.document_id.clone(),
             entry_id: Some(entry.entry_id),
-            review_decision_id: (!is_cut).then_some(asked),
+            review_decision_id: IdName::ReviewDecision.among(&ask.asked.ids).filter(|_| !is_cut),
         },
     };
     match perform(tables, catalogue, &cx, &Effect::Review(write), false)? {

@@ -16,7 +16,8 @@ use crate::record::approval::{CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT};
 use crate::record::ask::StoredAsk;
 use crate::record::check::{ABSENT, Check};
 use crate::record::evidence::{RunEvidence, StoredApproval};
-use crate::record::statement::{PIN, Recorded, digest};
+use crate::record::pin;
+use crate::record::statement::{Recorded, digest};
 use crate::record::stored_statement::StoredStatement;
 use crate::report::closing::{Closed, came_late, differences, not_passed};
 
@@ -88,7 +89,7 @@ fn in_the_final_report(
 ) -> Vec<String> {
     let own: BTreeMap<String, String> = inputs(text).into_iter().collect();
     let said = recorded.map(|Recorded { mut pins, .. }| {
-        pins.insert(PIN.to_owned(), digest(body).to_hex());
+        pins.insert(pin::STATEMENT_SHA256.name().to_owned(), digest(body).to_hex());
         pins
     });
     // an earlier program's statement names none

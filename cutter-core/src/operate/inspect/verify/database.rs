@@ -14,6 +14,7 @@ use crate::record::attestation;
 use crate::record::check::{ABSENT, Check};
 use crate::record::effect::{EffectName, Verdict};
 use crate::record::evidence::RunEvidence;
+use crate::record::pin::{self, Pin};
 use crate::record::signature::SignatureFacts;
 use crate::text::plan::{set_digest, stored_writer_digest};
 
@@ -68,7 +69,7 @@ pub fn database(claims: &Claims, facts: &DatabaseFacts) -> Vec<Check> {
     if claims.has_passed(Phase::WriteVerify) {
         let results: Vec<String> =
             facts.evidence.verify_results.iter().map(|(id, ok)| format!("{id} {ok}")).collect();
-        let expected = claims.pin("verify_result_id");
+        let expected = claims.pin(pin::VERIFY_RESULT_ID);
         checks.push(Check::equal(
             "verify.verify_result.once_and_passed",
             &format!("{expected} true"),
@@ -124,8 +125,8 @@ fn signatures(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
         }
     }
     for (phase, pin, duty) in [
-        (Phase::CutLegA, "executor_signature_id", "executor"),
-        (Phase::WriteVerify, "verifier_signature_id", "verifier"),
+        (Phase::CutLegA, pin::EXECUTOR_SIGNATURE_ID, "executor"),
+        (Phase::WriteVerify, pin::VERIFIER_SIGNATURE_ID, "verifier"),
     ] {
         if claims.has_passed(phase) {
             let expected = claims.pin(pin);
@@ -144,17 +145,17 @@ fn signatures(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
     }
 }
 
-fn pin_usize(claims: &Claims, name: &str) -> Option<usize> {
-    claims.pins.get(name)?.parse().ok()
+fn number(claims: &Claims, pin: Pin<usize>) -> Option<usize> {
+    claims.pins.get(pin.name())?.parse().ok()
 }
 
 fn source(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
-    let Some(expected) = claims.pins.get("source_sha256") else { return };
+    let Some(expected) = claims.pins.get(pin::SOURCE_SHA256.name()) else { return };
     let text = facts.source.as_deref();
     let observed = text.map(|t| Digest::of(t).to_hex());
     checks.push(Check::equal_some("verify.source.sha256", expected, observed.as_ref()));
-    let span = (pin_usize(claims, "region_start"), pin_usize(claims, "region_end"));
-    if let ((Some(start), Some(end)), Some(region_sha)) = (span, claims.pins.get("region_sha")) {
+    let span = (number(claims, pin::REGION_START), number(claims, pin::REGION_END));
+    if let ((Some(start), Some(end)), Some(region_sha)) = (span, claims.pins.get(pin::REGION_SHA.name())) {
         let observed = text.and_then(|t| t.get(start..end)).map(|r| Digest::of(r).to_hex());
         checks.push(Check::equal_some("verify.source.region_sha", region_sha, observed.as_ref()));
     }
@@ -163,11 +164,14 @@ fn source(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
 /// The units, put together in order, are the region, byte for byte.
 fn units(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
     let units = &facts.units;
-    let text = |name: &str| claims.pin(name);
-    checks.push(Check::equal("verify.units.count", &text("candidate_count"), &units.len().to_string()));
+    checks.push(Check::equal(
+        "verify.units.count",
+        &claims.pin(pin::CANDIDATE_COUNT),
+        &units.len().to_string(),
+    ));
     let mut joined = Vec::new();
     let (mut wrong, mut gaps, mut readable) = (Vec::new(), Vec::new(), true);
-    let mut at = pin_usize(claims, "region_start").and_then(|n| u64::try_from(n).ok());
+    let mut at = number(claims, pin::REGION_START).and_then(|n| u64::try_from(n).ok());
     for unit in units {
         match &unit.content {
             Some(content) => {
@@ -188,7 +192,7 @@ fn units(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
     checks.push(Check::empty("verify.units.tile_the_region", &gaps));
     checks.push(Check::equal(
         "verify.units.rejoin_to_region",
-        &text("region_sha"),
+        &claims.pin(pin::REGION_SHA),
         &Digest::of(&joined).to_hex(),
     ));
     let stored = units.iter().map(|u| {
@@ -201,10 +205,14 @@ fn units(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
         )
     });
     let written = stored_writer_digest(stored);
-    checks.push(Check::equal("verify.units.writer_digest", &text("writer_digest"), &written.to_hex()));
+    checks.push(Check::equal(
+        "verify.units.writer_digest",
+        &claims.pin(pin::WRITER_DIGEST),
+        &written.to_hex(),
+    ));
     let set = set_digest(units.iter().map(|u| (u.canonical_address.as_str(), &u.content_hash)));
-    checks.push(Check::equal("verify.units.set_digest", &text("unit_set_digest"), &set.to_hex()));
-    let change_set = text("change_set_id");
+    checks.push(Check::equal("verify.units.set_digest", &claims.pin(pin::UNIT_SET_DIGEST), &set.to_hex()));
+    let change_set = claims.pin(pin::CHANGE_SET_ID);
     let foreign: Vec<&str> = units
         .iter()
         .filter(|u| u.change_set_id.to_string() != change_set)
@@ -221,7 +229,7 @@ fn units(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
     checks.push(Check::empty(&format!("verify.units.all_{status}"), &other));
     if is_enacted {
         let rows = facts.evidence.enacted_log_rows.to_string();
-        checks.push(Check::equal("verify.units.enacted_log_rows", &text("candidate_count"), &rows));
+        checks.push(Check::equal("verify.units.enacted_log_rows", &claims.pin(pin::CANDIDATE_COUNT), &rows));
     }
 }
 

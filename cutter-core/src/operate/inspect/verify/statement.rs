@@ -10,8 +10,9 @@ use crate::machine::run::Stage;
 use crate::operate::inspect::claims::Claims;
 use crate::record::attestation;
 use crate::record::check::{ABSENT, Check};
+use crate::record::pin;
 use crate::record::signature::Duty;
-use crate::record::statement::{PIN, differences, digest, signed_bytes};
+use crate::record::statement::{differences, digest, signed_bytes};
 use crate::record::stored_statement::StoredStatement;
 
 /// No two statements of a run are signed by both duties. What one login stored beside the one that is counts
@@ -36,7 +37,7 @@ pub struct StatementFacts<'a> {
 /// Judges it. A run that was closed before there were statements has its two attestations.
 #[must_use]
 pub fn statement(claims: &Claims, facts: &StatementFacts<'_>) -> (Vec<Check>, Option<NotChecked>) {
-    let named = claims.pins.get(PIN);
+    let named = claims.pins.get(pin::STATEMENT_SHA256.name());
     let Some(stored) = facts.stored else {
         if let Some(named) = named.filter(|_| claims.stage == Some(Stage::CloseoutReported)) {
             return (alloc::vec![Check::new("verify.statement.there", named, ABSENT, false)], None);
