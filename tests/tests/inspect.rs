@@ -352,8 +352,8 @@ fn each_field_of_an_answer_is_compared() {
         assert!(failing(&facts).contains(&expected), "{name}: {:?}", failing(&facts));
     }
     let said = verify::allowed(&clean.claims.policy, &clean.approvals, &judge(&clean, &[]), None);
-    let of = |a: &verify::Allowed| (a.gate, a.decision.clone(), a.actor.clone(), a.signed_at.is_some());
-    let by = |gate: GateId| (gate, "approve".to_owned(), "ada".to_owned(), true);
+    let of = |a: &verify::Allowed| (a.gate, a.decision, a.actor.clone(), a.signed_at.is_some());
+    let by = |gate: GateId| (gate, ReviewVerdict::Approve, "ada".to_owned(), true);
     assert_eq!(said.iter().map(of).collect::<Vec<_>>(), [by(GateId::CutAuthz), by(GateId::LifecycleAuthz)]);
     let mut spoilt = clean.clone();
     spoilt.approvals[0].found = Found::Absent;

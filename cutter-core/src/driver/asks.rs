@@ -12,7 +12,7 @@ use super::run::{Halt, Run};
 use crate::base::digest::Digest;
 use crate::machine::run::{GateId, Stage};
 use crate::record::ask::{AnswerWrite, AskWrite, RunBegun, StoredAsk};
-use crate::record::effect::{EffectName, ReviewVerdict};
+use crate::record::effect::EffectName;
 use crate::report::closing;
 
 impl Run<'_> {
@@ -107,7 +107,7 @@ impl Run<'_> {
         if self.intent()?.name == REFUSAL {
             return self.carry_out_refusal(gate).await;
         }
-        if self.decided(&ask).is_some_and(|record| record.decision != ReviewVerdict::Approve.as_str()) {
+        if self.decided(&ask).is_some_and(|record| !record.decision.allows()) {
             return self.begin_refusal(gate, ask.occurrence).await;
         }
         let heard = self.listen(core::slice::from_ref(&ask), approval_prefix(gate)).await?;

@@ -63,7 +63,7 @@ impl Run<'_> {
             self.take_standing().await?;
         }
         let too_few = heard.too_few(self.decided(&ask).and_then(ApprovalRecord::signer));
-        let decided = self.decided(&ask).map(|record| record.decision == ReviewVerdict::Approve.as_str());
+        let decided = self.decided(&ask).map(|record| record.decision.allows());
         let is_held = too_few.is_some() || heard.unclear.is_some() && heard.refusal().is_none();
         let is_allowed = !is_held && decided.unwrap_or(!heard.valid.is_empty()) && heard.refusal().is_none();
         if is_allowed && let Some(why) = self.shown_otherwise(&ask).await? {
@@ -241,7 +241,7 @@ impl Run<'_> {
             sha256: Some(answer.sha256),
             actor: approval.actor().to_owned(),
             fingerprint: approval.fingerprint().unwrap_or_default().to_owned(),
-            decision: approval.decision().as_str().to_owned(),
+            decision: approval.decision(),
             occurrence: answer.ask.occurrence,
             expires_utc: approval.expires(),
             request_sha256: answer.ask.required.get(field::REQUEST_SHA256).and_then(|t| t.parse().ok()),
@@ -263,7 +263,7 @@ impl Run<'_> {
 
     /// The approval's bytes as validated.
     pub(super) async fn approval_document(&self, record: &ApprovalRecord) -> Result<String, Halt> {
-        if record.decision != ReviewVerdict::Approve.as_str() {
+        if !record.decision.allows() {
             // heard once, it counts, whatever became of the document
             let asks = self.stored_asks().await?;
             let mut stored = asks.into_iter().flat_map(|ask| ask.answers).map(|a| a.answer);

@@ -101,7 +101,7 @@ impl Run<'_> {
             self.follow(&one.effect.facts);
         }
         // Of what was accepted here and is not stored only a refusal still counts.
-        let kept = |record: &ApprovalRecord| !stands(record) && record.decision != "approve" && !refused;
+        let kept = |record: &ApprovalRecord| !stands(record) && !record.decision.allows() && !refused;
         self.sidecar.sovereign_approvals.extend(own.into_iter().filter(kept));
         if self.runs_on_an_answer() {
             self.heard.valid =
@@ -288,7 +288,7 @@ impl Run<'_> {
         phase: Phase,
     ) -> Result<bool, Halt> {
         let (number, record) = self.numbered_decision(gate)?;
-        if record.decision == ReviewVerdict::Approve.as_str() {
+        if record.decision.allows() {
             self.approval_stands(&record).await?;
         }
         let decides_here = self.ports.reviewer.is_some();
@@ -301,7 +301,7 @@ impl Run<'_> {
         let document = self.approval_document(&record).await?;
         // An entry that was approved already, by an answer that is asked for again, stays so.
         let status = self.sidecar.drift_pins.0.get(crate::gate::drift::BACKLOG_STATUS);
-        let stands = record.decision == "approve" && status.is_some_and(|s| s == "reviewed_approved");
+        let stands = record.decision.allows() && status.is_some_and(|s| s == "reviewed_approved");
         let moves = effect == EffectName::Sg1Review && !stands;
         let write = ReviewWrite {
             approval_id: intent.id(IdName::Approval)?,

@@ -250,7 +250,7 @@ impl Run<'_> {
         };
         let report = authorization::judge(&facts);
         match verify(&facts, &report, document.sha256) {
-            Ok(approval) if approval.decision().as_str() == record.decision => Ok(()),
+            Ok(approval) if approval.decision() == record.decision => Ok(()),
             Ok(approval) => Err(self.corrupt(format!(
                 "approval {}: expected decision {}, observed {}",
                 record.approval_kb_id,
@@ -294,7 +294,7 @@ impl Run<'_> {
                 record.approval_kb_id, record.gate, record.occurrence
             ))
         })?;
-        let refuses = record.decision != "approve";
+        let refuses = !record.decision.allows();
         for (key, expected) in [
             (field::RUN_ID, format!("{}", self.sidecar.run_id)),
             (field::DOCUMENT_ID, self.sidecar.document_id.clone()),

@@ -151,7 +151,7 @@ pub fn is_rejected(sidecar: &Sidecar, stop: &StopRecord) -> bool {
     let last = sidecar.sovereign_approvals.iter().rev().find(|a| a.gate == GateId::CutAuthz);
     stop.stage == Stage::AwaitingCutAuthorization.as_str()
         && stop.code == StopReason::Refused.code()
-        && last.is_some_and(|a| a.decision == ReviewVerdict::Reject.as_str())
+        && last.is_some_and(|a| a.decision == ReviewVerdict::Reject)
 }
 
 /// What an SG3 approval of `stop` must say to be one of `kind`.

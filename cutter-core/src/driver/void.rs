@@ -301,7 +301,7 @@ fn escalation_record(stop: &StopRecord, answer: &Answer, now: jiff::Timestamp) -
         sha256: Some(answer.sha256),
         actor: answer.approval.actor().to_owned(),
         fingerprint: answer.approval.fingerprint().unwrap_or_default().to_owned(),
-        decision: answer.approval.decision().as_str().to_owned(),
+        decision: answer.approval.decision(),
         occurrence: stop.n,
         expires_utc: answer.approval.expires(),
         request_sha256: answer.ask.required.get(field::REQUEST_SHA256).and_then(|t| t.parse().ok()),

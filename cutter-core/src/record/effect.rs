@@ -232,6 +232,18 @@ impl ReviewVerdict {
             Self::Reject => "reject",
         }
     }
+
+    /// Whether it is an approval.
+    #[must_use]
+    pub fn allows(self) -> bool {
+        self == Self::Approve
+    }
+}
+
+impl core::fmt::Display for ReviewVerdict {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// A stored decision: SG_1 (with S1 → S2, S3 or S4), SG_2 or SG_3. For SG_1 and SG_3 it

@@ -369,7 +369,7 @@ impl Sidecar {
     /// The last validated approval for a gate.
     #[must_use]
     pub fn approval(&self, gate: GateId) -> Option<&ApprovalRecord> {
-        self.sovereign_approvals.iter().rev().find(|a| a.gate == gate && a.decision == "approve")
+        self.sovereign_approvals.iter().rev().find(|a| a.gate == gate && a.decision.allows())
     }
 
     /// The last decision at a gate, with the number of its effect: the ask's occurrence, and later

@@ -188,7 +188,7 @@ impl Material<'_> {
 
     /// The answer that opened a gate: the last one there.
     fn word(&self, gate: GateId) -> Option<Value> {
-        let answer = self.approvals.iter().rfind(|a| a.gate == gate && a.decision == "approve")?;
+        let answer = self.approvals.iter().rfind(|a| a.gate == gate && a.decision.allows())?;
         let mut word = json!({
             "gate": gate,
             "actor": answer.actor,

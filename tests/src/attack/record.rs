@@ -7,6 +7,7 @@ use cutter_core::base::canonical::to_canonical;
 use cutter_core::base::digest::Digest;
 use cutter_core::machine::run::{GateId, RunState, Stage, Trigger};
 use cutter_core::record::approval::{Ask, field};
+use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::intent::Intent;
 use cutter_core::record::pin;
 use cutter_core::record::sidecar::{ApprovalRecord, PhaseRecord, PhaseResult, Sidecar};
@@ -171,7 +172,7 @@ fn approved(hand: &Hand<'_>, sidecar: &mut Sidecar, ask: &Ask) {
         sha256: (hand.stands)(&ask.approval_path),
         actor: SOVEREIGN.into(),
         fingerprint: hand.sovereign.clone(),
-        decision: "approve".into(),
+        decision: ReviewVerdict::Approve,
         occurrence: ask.occurrence,
         expires_utc: None,
         request_sha256: ask.required.get(field::REQUEST_SHA256).and_then(|t| t.parse().ok()),
@@ -220,7 +221,7 @@ pub fn rewritten(bytes: &[u8], edit: Edit, hand: &Hand<'_>) -> Option<Written> {
             for stop in &mut sidecar.stops {
                 stop.resolved_by = Some("nobody".into());
             }
-            sidecar.sovereign_approvals.retain(|a| a.decision == "approve");
+            sidecar.sovereign_approvals.retain(|a| a.decision.allows());
             Some(())
         }),
         Edit::AskRows => next(&|sidecar| {

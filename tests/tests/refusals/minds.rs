@@ -74,8 +74,8 @@ fn check(s: &Scenario, run_id: &RunId, gate: Gate, ask: &Ask, order: &[ReviewVer
     }
     if refused {
         assert_eq!(s.stored(run_id).state, "stopped_refused", "{order:?}");
-        let last = s.stored(run_id).sovereign_approvals.last().unwrap().decision.clone();
-        let first = if order.contains(&Reject) { "reject" } else { "defer" };
+        let last = s.stored(run_id).sovereign_approvals.last().unwrap().decision;
+        let first = if order.contains(&Reject) { Reject } else { Defer };
         assert_eq!(last, first, "{order:?}: no outweighs not now");
     }
 }
@@ -326,7 +326,7 @@ fn a_refusal_that_was_heard_at_the_last_moment_outlives_its_document() {
             let mut cutting = Ports { reviewer: None, ..s.ports() };
             cutting.kb = Meanwhile::before(&s.world, &cutting, at, no.clone());
             s.resume(&cutting, &run_id).unwrap();
-            let refused = s.stored(&run_id).sovereign_approvals.iter().any(|a| a.decision == "reject");
+            let refused = s.stored(&run_id).sovereign_approvals.iter().any(|a| a.decision == Reject);
             assert!(!(refused && relied_on(&s, &run_id, gate)), "{gate:?} at call {at}");
             if refused {
                 heard += 1;

@@ -2,7 +2,6 @@
 
 use cutter_core::operate::review::{Outcome as Became, Review, ReviewPorts};
 use cutter_core::record::approval::Ask;
-use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::effect::ReviewVerdict::{Approve, Reject};
 use cutter_core::testing::memory::block_on;
 use cutter_tests::Scenario;
@@ -39,7 +38,7 @@ fn a_refusal_under_any_name_is_heard_and_an_approval_is_not() {
             s.sign(&ask, Approve);
             drop(s.resumed(&run_id));
             let last = s.stored(&run_id).sovereign_approvals.last().cloned().expect("it is heard");
-            assert_eq!(last.decision, ReviewVerdict::Reject.as_str(), "{gate:?}: {name}");
+            assert_eq!(last.decision, Reject, "{gate:?}: {name}");
             assert_eq!(s.count("information_unit", "lifecycle_status", "enacted"), 0);
         }
     }

@@ -183,7 +183,7 @@ fn an_approval_that_the_record_calls_valid_is_judged_again() {
             sha256: Some(sha256),
             actor: SOVEREIGN.into(),
             fingerprint: s.world.person(SOVEREIGN),
-            decision: "approve".into(),
+            decision: ReviewVerdict::Approve,
             occurrence: ask.occurrence,
             expires_utc: None,
             request_sha256: ask.required[field::REQUEST_SHA256].parse().ok(),

@@ -15,6 +15,7 @@ use cutter_core::port::signer::SignatureVerifier as _;
 use cutter_core::record::approval::{Ask, FORMAT, VOID, field, parse_field};
 use cutter_core::record::ask::StoredAsk;
 use cutter_core::record::check::Check;
+use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::evidence::RunEvidence;
 use cutter_core::record::policy::Chain;
 use cutter_core::record::sidecar::{ApprovalRecord, Sidecar};
@@ -228,7 +229,7 @@ fn approval_record(ask: &Ask, path: &str, text: &str, signature: &SignatureFacts
         sha256: Some(Digest::of(text.as_bytes())),
         actor: actor.trim_end().to_owned(),
         fingerprint,
-        decision: "approve".to_owned(),
+        decision: ReviewVerdict::Approve,
         occurrence: ask.occurrence,
         expires_utc: None,
         request_sha256: ask.required.get(field::REQUEST_SHA256).and_then(|t| t.parse().ok()),

@@ -108,11 +108,11 @@ pub(super) fn refusals(
             sha256: one.sha256,
         });
     }
-    for one in claims.approvals.iter().filter(|a| a.decision != "approve") {
+    for one in claims.approvals.iter().filter(|a| !a.decision.allows()) {
         found.extend(one.sha256.map(|sha256| Refused {
             gate: one.gate,
             occurrence: one.occurrence,
-            decision: one.decision.clone(),
+            decision: one.decision.as_str().to_owned(),
             actor: one.actor.clone(),
             recorded_at: None,
             approval: one.approval_kb_id.clone(),
@@ -170,7 +170,7 @@ pub(super) fn refusals(
     let asked_last = asks.last().map(|asked| asked.ask.gate).filter(|_| claims.creator.is_none());
     for one in &mut found {
         let is_past = |a: &cutter_core::record::sidecar::ApprovalRecord| {
-            a.gate == one.gate && a.decision == "approve" && a.occurrence > one.occurrence
+            a.gate == one.gate && a.decision.allows() && a.occurrence > one.occurrence
         };
         let opened = one.heard != Heard::InTime
             && (claims.has_opened(evidence, one.gate) && (is_enacted || one.gate != GateId::LifecycleAuthz));
@@ -196,7 +196,7 @@ pub(super) fn refusals(
         one.asked_again = is_gate && last_asked(one.gate).is_some_and(|last| last > one.occurrence);
     }
     // a refusal is told with all that is known of it, whether or not its document still holds
-    out.allowed.retain(|one| one.decision == "approve");
+    out.allowed.retain(|one| one.decision.allows());
     out.refused = found;
     Ok(())
 }
@@ -252,7 +252,12 @@ pub(super) fn said(verified: &Verified) -> String {
         let people: Vec<String> = core::iter::once(&one.actor).chain(&one.beside).map(name).collect();
         let again = if one.asked_again { ", and it was asked again" } else { "" };
         let unsigned = if one.fingerprint.is_empty() { ", unsigned" } else { "" };
-        format!("{} {} {}{at}{unsigned}{again}", people.join(" and "), did(&one.decision), what(one.gate))
+        format!(
+            "{} {} {}{at}{unsigned}{again}",
+            people.join(" and "),
+            did(one.decision.as_str()),
+            what(one.gate)
+        )
     };
     let refused = |one: &Refused| {
         let at = one.recorded_at.map(|at| format!(" at {at}")).unwrap_or_default();

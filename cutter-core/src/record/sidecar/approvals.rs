@@ -1,6 +1,5 @@
 //! What a record keeps of answers: those that were accepted, and what was looked at and was not.
 
-use alloc::borrow::ToOwned;
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -10,6 +9,7 @@ use uuid::Uuid;
 
 use crate::base::digest::Digest;
 use crate::machine::run::GateId;
+use crate::record::effect::ReviewVerdict;
 
 /// A validated approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct ApprovalRecord {
     pub fingerprint: String,
     /// `approve`, `defer` or `reject`.
     #[serde(default = "approve")]
-    pub decision: String,
+    pub decision: ReviewVerdict,
     /// Which occurrence of the gate it answered.
     #[serde(default = "one")]
     pub occurrence: u32,
@@ -100,8 +100,8 @@ pub struct AlsoApproved {
     pub sha256: Digest,
 }
 
-fn approve() -> String {
-    "approve".to_owned()
+const fn approve() -> ReviewVerdict {
+    ReviewVerdict::Approve
 }
 const fn one() -> u32 {
     1

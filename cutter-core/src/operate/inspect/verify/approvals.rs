@@ -16,6 +16,7 @@ use crate::machine::run::GateId;
 use crate::operate::inspect::claims::Claims;
 use crate::record::approval::{ApprovalPolicy, SignaturePolicy, parse_field};
 use crate::record::check::{ABSENT, Check};
+use crate::record::effect::ReviewVerdict;
 use crate::record::evidence::RunEvidence;
 use crate::record::sidecar::ApprovalRecord;
 use crate::record::signature::SignatureFacts;
@@ -42,7 +43,7 @@ pub struct Allowed {
     /// Which gate.
     pub gate: GateId,
     /// `approve`, `defer` or `reject`.
-    pub decision: String,
+    pub decision: ReviewVerdict,
     /// By whom.
     pub actor: String,
     /// With which key; empty for an unsigned one that the policy let pass.
@@ -104,7 +105,7 @@ pub fn allowed(
         };
         checks.iter().all(is_good).then(|| Allowed {
             gate: record.gate,
-            decision: record.decision.clone(),
+            decision: record.decision,
             actor: name(&record.fingerprint, &record.actor),
             fingerprint: record.fingerprint.clone(),
             beside: record.beside.iter().map(|b| name(&b.fingerprint, &b.actor)).collect(),
@@ -146,7 +147,7 @@ pub fn approvals(
 fn there(claims: &Claims, evidence: &RunEvidence) -> Vec<Check> {
     let gates = [GateId::CutAuthz, GateId::LifecycleAuthz, GateId::FailureEscalation];
     let judge = |gate: &GateId| {
-        let given = claims.approvals.iter().any(|a| a.gate == *gate && a.decision == "approve");
+        let given = claims.approvals.iter().any(|a| a.gate == *gate && a.decision.allows());
         let observed = if given { "there" } else { ABSENT };
         Check::new(&format!("verify.approval.{gate}.there"), "an approval", observed, given)
     };
@@ -207,7 +208,7 @@ fn one(
     }
     let field = |key: &str| parse_field(text, key).map(ToOwned::to_owned);
     for (name, expected) in [
-        ("decision", record.decision.clone()),
+        ("decision", record.decision.to_string()),
         ("run_id", claims.run_id.to_string()),
         ("document_id", claims.document_id.clone()),
         ("gate", record.gate.to_string()),
@@ -215,7 +216,7 @@ fn one(
     ] {
         checks.push(Check::equal_some(&id(name), &expected, field(name).as_ref()));
     }
-    if record.decision != "approve" {
+    if !record.decision.allows() {
         // it counts whatever the request looked like
         return;
     }
@@ -242,7 +243,7 @@ fn one(
 /// brought as are needed, which is counted over all.
 fn brought(fact: &ApprovalFact, keys: &Approvals, checks: &mut Vec<Check>) {
     let record = &fact.record;
-    if keys.brought.is_empty() || fact.place != 0 || record.decision != "approve" {
+    if keys.brought.is_empty() || fact.place != 0 || !record.decision.allows() {
         return;
     }
     let own = normal_fingerprint(&record.fingerprint);
@@ -269,7 +270,7 @@ fn who(
         checks.push(Check::new(&id("signer_pinned"), &record.actor, actors.join(", "), pinned));
     }
     // anybody may refuse, the creator too
-    if claims.policy.approver_not_creator && record.decision == "approve" {
+    if claims.policy.approver_not_creator && record.decision.allows() {
         match &claims.creator {
             Some(creator) => {
                 let is_creator = claims.policy.are_one(&record.fingerprint, creator);

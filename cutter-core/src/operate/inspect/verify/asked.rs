@@ -171,7 +171,7 @@ fn recorded(record: &Sidecar, stored: &StoredAsk) -> Vec<String> {
         match answer {
             None => wrong.push(format!("{}: {ABSENT} among its answers", taken.approval_kb_id)),
             Some(answer) => {
-                differs("decision", answer.decision.as_str(), &taken.decision);
+                differs("decision", answer.decision.as_str(), taken.decision.as_str());
                 differs("fingerprint", &answer.fingerprint, &taken.fingerprint);
                 differs("actor", &answer.actor, &taken.actor);
             }

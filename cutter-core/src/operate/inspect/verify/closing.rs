@@ -99,7 +99,8 @@ fn in_the_final_report(
     let decided = |gate: &str, decision: &str, actor: &str| format!("{gate} {decision} by {actor}");
     let stored = |row: &StoredApproval| decided(gate_of(&row.gate), row.decision.as_str(), &row.actor);
     let mut decisions: Vec<String> = evidence.approvals.iter().map(stored).collect();
-    decisions.extend(claims.approvals.iter().map(|a| decided(a.gate.as_str(), &a.decision, &a.actor)));
+    decisions
+        .extend(claims.approvals.iter().map(|a| decided(a.gate.as_str(), a.decision.as_str(), &a.actor)));
     decisions.extend(answers().filter(|a| a.late).map(|a| came_late(&a.answer)));
     let others = || documents.iter().filter(|(path, _)| phase_of(path) != Some(Phase::Closeout));
     let backup = pin("backup_sha").parse().ok().zip(pin("backup_bytes").parse().ok());

@@ -238,9 +238,8 @@ fn units(claims: &Claims, facts: &DatabaseFacts, checks: &mut Vec<Check>) {
 /// would let it be compared.
 #[must_use]
 pub fn rows_signed(approvals: &[ApprovalFact], stored: Option<&Digest>) -> (Vec<Check>, Option<NotChecked>) {
-    let consents = approvals
-        .iter()
-        .filter(|a| a.record.decision == "approve" && a.record.gate != GateId::FailureEscalation);
+    let consents =
+        approvals.iter().filter(|a| a.record.decision.allows() && a.record.gate != GateId::FailureEscalation);
     let mut named: Vec<(String, Option<Digest>)> = Vec::new();
     for fact in consents {
         let text = match &fact.signature {

@@ -65,7 +65,7 @@ pub fn standing(
 ) -> (Vec<Check>, Vec<NotChecked>) {
     let (mut checks, mut open) = (Vec::new(), Vec::new());
     // those beside a consent are counted where their ask is judged; what was not allowed opened nothing
-    let opens = |fact: &&ApprovalFact| fact.place == 0 && fact.record.decision == "approve";
+    let opens = |fact: &&ApprovalFact| fact.place == 0 && fact.record.decision.allows();
     let signed = approvals.iter().filter(opens).map(|fact| &fact.record);
     for record in signed.filter(|r| !r.fingerprint.is_empty()) {
         let id = format!("verify.approval.{}.{}.key_stood", record.gate, record.occurrence);
