@@ -203,7 +203,7 @@ mod tests {
         for (part, report) in PARTS.iter().zip([
             source_pin::judge(&source_pin::SourcePinFacts::example()),
             mark::judge(&mark::MarkFacts::example()),
-            backlog::judge("marked", &backlog::example()),
+            backlog::judge(crate::machine::backlog::BacklogState::Marked, &backlog::example()),
             cutplan::judge(&cutplan::CutplanFacts::example()),
             backup::judge(&backup::BackupFacts::example()),
             grant_probe::judge(&grant_probe::example()),

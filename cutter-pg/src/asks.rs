@@ -5,6 +5,7 @@ use std::time::Duration;
 use cutter_core::base::id::RunId;
 use cutter_core::machine::run::GateId;
 use cutter_core::port::PortResult;
+use cutter_core::record::approval::parse_verdict;
 use cutter_core::record::ask::{
     AnswerWrite, AskWrite, DecisionWrite, OpenAsk, RunBegun, StoredAnswer, StoredAsk,
 };
@@ -231,11 +232,7 @@ pub(crate) fn open_asks(client: &mut Client, since: Option<Timestamp>) -> Result
 
 /// A stored decision.
 pub(crate) fn verdict(text: &str) -> ReviewVerdict {
-    match text {
-        "approve" => ReviewVerdict::Approve,
-        "defer" => ReviewVerdict::Defer,
-        _ => ReviewVerdict::Reject,
-    }
+    parse_verdict(text).unwrap_or(ReviewVerdict::Reject)
 }
 
 fn json<T: DeserializeOwned>(row: &Row, column: &str) -> Result<T, PgError> {

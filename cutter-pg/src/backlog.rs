@@ -13,10 +13,10 @@ use cutter_core::port::backlog::{
     check_limit,
 };
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
+use cutter_core::record::approval::parse_verdict;
 use cutter_core::record::backlog::{
     ChangeSet, Decision, Dependency, Duty, Entry, HistoryRow, Signature, VerifyResult, timeline,
 };
-use cutter_core::record::effect::ReviewVerdict;
 use postgres::types::ToSql;
 use postgres::{Client, GenericClient, IsolationLevel, Row};
 use uuid::Uuid;
@@ -307,12 +307,9 @@ fn history(row: &Row) -> Result<HistoryRow, PgError> {
 }
 
 fn decision(row: &Row) -> Result<Decision, PgError> {
-    let verdict = match get(row, "decision")? {
-        "approve" => ReviewVerdict::Approve,
-        "defer" => ReviewVerdict::Defer,
-        "reject" => ReviewVerdict::Reject,
-        other => return Err(PgError::Shape(format!("column decision: {other:?}"))),
-    };
+    let stored: &str = get(row, "decision")?;
+    let verdict =
+        parse_verdict(stored).ok_or_else(|| PgError::Shape(format!("column decision: {stored:?}")))?;
     Ok(Decision { id: get(row, "review_decision_id")?, verdict, has_consent: get(row, "has_consent")? })
 }
 

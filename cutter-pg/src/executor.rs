@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cutter_core::base::id::RunId;
+use cutter_core::machine::backlog::BacklogState;
 use cutter_core::port::database::{Begun, Executor};
 use cutter_core::port::{PortError, PortErrorKind, PortResult};
 use cutter_core::record::ask::AskWrite;
 use cutter_core::record::effect::{
-    EffectContext, EnactWrite, ExecutorEffect, LegBWrite, MarkWrite, Sg2RequestWrite, SignatureWrite,
-    SweepWrite, VoidWrite, fact,
+    EffectContext, EnactWrite, ExecutorEffect, LegBWrite, MarkWrite, ReviewVerdict, Sg2RequestWrite,
+    SignatureWrite, SweepWrite, VoidWrite, fact,
 };
 use cutter_core::record::observed::{Fence, Registered, SourceRegistration};
 use cutter_core::record::stored_statement::StatementSignature;
@@ -411,7 +412,10 @@ fn enact(tx: &mut Tx<'_>, write: &EnactWrite) -> Result<(), PgError> {
     let unit_set: String = get(&tx.client.query_one(UNIT_SET, &[&set])?, 0)?;
     tx.put(fact::UNIT_SET, unit_set);
     let may = tx.values.get(fact::APPROVAL_USED_HERE).is_some_and(|used| used == "true")
-        && tx.values.get(fact::APPROVAL_DECISION).is_some_and(|decision| decision == "approve");
+        && tx
+            .values
+            .get(fact::APPROVAL_DECISION)
+            .is_some_and(|decision| decision == ReviewVerdict::Approve.as_str());
     // Without consent fn_iu_enact refuses; the facts say why, and the gate judges them.
     let enacted = if may {
         let (run, actor, at) = (tx.run().to_owned(), tx.cx.actor.clone(), system_time(tx.cx.at));
@@ -476,10 +480,10 @@ fn void(tx: &mut Tx<'_>, write: &VoidWrite) -> Result<(), PgError> {
         if tx.refusal.is_none() {
             let from = tx.status_of(entry_id)?;
             // somebody may have given the entry up meanwhile
-            if from != "abandoned" {
+            if from != BacklogState::Abandoned.as_str() {
                 tx.transition(
                     entry_id,
-                    (&from, "abandoned"),
+                    (&from, BacklogState::Abandoned.as_str()),
                     history_id,
                     &write.reason,
                     write.change_set_id,

@@ -2,8 +2,10 @@
 
 use async_trait::async_trait;
 use cutter_core::base::id::RunId;
+use cutter_core::machine::backlog::BacklogState as S;
 use cutter_core::port::PortResult;
 use cutter_core::port::database::{Begun, Reviewer};
+use cutter_core::record::approval::CUT_AUTHORIZATION;
 use cutter_core::record::ask::{AnswerWrite, DecisionWrite};
 use cutter_core::record::effect::{EffectContext, EffectName, ReviewVerdict, ReviewWrite};
 use uuid::Uuid;
@@ -36,7 +38,7 @@ pub(crate) fn write(tx: &mut Tx<'_>, write: &ReviewWrite) -> Result<(), PgError>
     let effect = tx.cx.key.effect;
     let is_request_there = effect == EffectName::Sg2Review;
     if is_request_there != (write.decision_type == LIFECYCLE)
-        || (effect == EffectName::Sg1Review) != (write.decision_type == "cut_authorization")
+        || (effect == EffectName::Sg1Review) != (write.decision_type == CUT_AUTHORIZATION)
     {
         return Err(invalid(format!("a {} is not decided by {effect}", write.decision_type)));
     }
@@ -90,14 +92,20 @@ pub(crate) fn write(tx: &mut Tx<'_>, write: &ReviewWrite) -> Result<(), PgError>
         let from = tx.status_of(entry_id)?;
         let to = match write.decision {
             // at SG_3 what was approved before is to be asked again
-            _ if effect == EffectName::Sg3Review => "reviewed_deferred",
+            _ if effect == EffectName::Sg3Review => S::ReviewedDeferred,
             // what was approved once is not rejected any more, but it waits
-            ReviewVerdict::Reject if from == "reviewed_approved" => "reviewed_deferred",
-            ReviewVerdict::Approve => "reviewed_approved",
-            ReviewVerdict::Defer => "reviewed_deferred",
-            ReviewVerdict::Reject => "reviewed_rejected",
+            ReviewVerdict::Reject if from == S::ReviewedApproved.as_str() => S::ReviewedDeferred,
+            ReviewVerdict::Approve => S::ReviewedApproved,
+            ReviewVerdict::Defer => S::ReviewedDeferred,
+            ReviewVerdict::Reject => S::ReviewedRejected,
         };
-        tx.transition(entry_id, (&from, to), history_id, write.decision.as_str(), write.change_set_id)?;
+        tx.transition(
+            entry_id,
+            (&from, to.as_str()),
+            history_id,
+            write.decision.as_str(),
+            write.change_set_id,
+        )?;
     }
     match write.entry_id {
         Some(entry_id) => tx.put_status(entry_id),

@@ -23,6 +23,8 @@ mod tidy;
 mod trust;
 #[path = "docs/wings.rs"]
 mod wings;
+#[path = "docs/words.rs"]
+mod words;
 
 use std::fs;
 use std::path::{Path, PathBuf};

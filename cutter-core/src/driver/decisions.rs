@@ -23,11 +23,12 @@ use crate::base::key::refusal_id;
 use crate::gate::drift;
 use crate::gate::plain::NotTaken;
 use crate::gate::stored_approval;
+use crate::machine::backlog::BacklogState;
 use crate::machine::run::{GateId, Phase};
 use crate::machine::stop::StopReason;
 use crate::port::database::Reviewer;
 use crate::port::knowledge_base::Document;
-use crate::record::approval::{Ask, field};
+use crate::record::approval::{Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, field};
 use crate::record::ask::{AnswerWrite, AskWrite};
 use crate::record::effect::{EffectFacts, EffectName, EffectRecord, ReviewVerdict, ReviewWrite};
 use crate::record::evidence::StoredApproval;
@@ -301,7 +302,8 @@ impl Run<'_> {
         let document = self.approval_document(&record).await?;
         // An entry that was approved already, by an answer that is asked for again, stays so.
         let status = self.sidecar.drift_pins.0.get(crate::gate::drift::BACKLOG_STATUS);
-        let stands = record.decision.allows() && status.is_some_and(|s| s == "reviewed_approved");
+        let stands =
+            record.decision.allows() && status.is_some_and(|s| s == BacklogState::ReviewedApproved.as_str());
         let moves = effect == EffectName::Sg1Review && !stands;
         let write = ReviewWrite {
             approval_id: intent.id(IdName::Approval)?,
@@ -310,14 +312,10 @@ impl Run<'_> {
                 _ => intent.id(IdName::ReviewDecision)?,
             },
             decision_type: match effect {
-                EffectName::Sg2Review => "lifecycle_enactment".to_owned(),
-                _ => "cut_authorization".to_owned(),
+                EffectName::Sg2Review => LIFECYCLE_ENACTMENT.to_owned(),
+                _ => CUT_AUTHORIZATION.to_owned(),
             },
-            decision: match record.decision.as_str() {
-                "approve" => ReviewVerdict::Approve,
-                "defer" => ReviewVerdict::Defer,
-                _ => ReviewVerdict::Reject,
-            },
+            decision: record.decision,
             entry_id: self.sidecar.pinned(pin::ENTRY_ID).ok(),
             history_id: if moves { Some(intent.id(IdName::ReviewHistory)?) } else { None },
             change_set_id: self.sidecar.pinned(pin::CHANGE_SET_ID).ok(),

@@ -8,6 +8,7 @@ use alloc::vec::Vec;
 use super::run::{Halt, Run};
 use crate::base::digest::Digest;
 use crate::gate::drift;
+use crate::machine::backlog::BacklogState;
 use crate::machine::retry::{RetryDecision, RetryPolicy, decide};
 use crate::machine::run::{GateId, Phase, Stage};
 use crate::machine::stop::StopReason;
@@ -111,10 +112,11 @@ impl Run<'_> {
         }
         let swept = |pin: &mut String| {
             // what is deferred is swept before it is asked anew, by this run or by any pass
-            let is_so = pin == "reviewed_deferred"
-                && live.0.get(drift::BACKLOG_STATUS).is_some_and(|status| status == "review_pending");
+            let (deferred, pending) = (BacklogState::ReviewedDeferred, BacklogState::ReviewPending.as_str());
+            let is_so = pin == deferred.as_str()
+                && live.0.get(drift::BACKLOG_STATUS).is_some_and(|status| status == pending);
             if is_so {
-                "review_pending".clone_into(pin);
+                pending.clone_into(pin);
             }
             is_so
         };

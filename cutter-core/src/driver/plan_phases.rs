@@ -19,6 +19,7 @@ use crate::base::key;
 use crate::base::vocabulary::Vocabulary;
 use crate::gate::plan_of::{plan_of, try_plan_of};
 use crate::gate::{ApprovedRows, backlog, cutplan, mark, source_pin};
+use crate::machine::backlog::BacklogState;
 use crate::machine::run::{GateId, Phase};
 use crate::machine::stop::StopReason;
 use crate::record::approval::field;
@@ -268,7 +269,7 @@ impl Run<'_> {
         };
         self.pin(pin::ENTRY_ID, entry_id);
         let payload = payload_digest(&write)?;
-        let judge = commit_if_status("marked");
+        let judge = commit_if_status(BacklogState::Marked);
         let (record, _) = self
             .perform(Performance {
                 act: Act::Execute(&ExecutorEffect::Mark(write)),
@@ -289,7 +290,7 @@ impl Run<'_> {
             history_id: intent.id(IdName::SweepHistory)?,
         };
         let payload = payload_digest(&sweep)?;
-        let judge = commit_if_status("review_pending");
+        let judge = commit_if_status(BacklogState::ReviewPending);
         let (record, _) = self
             .perform(Performance {
                 act: Act::Execute(&ExecutorEffect::Sweep(sweep)),
@@ -378,7 +379,7 @@ impl Run<'_> {
 
 /// A judge for effects whose only question is where the backlog entry stands.
 pub(super) fn commit_if_status(
-    expected: &'static str,
+    expected: BacklogState,
 ) -> impl Fn(&EffectFacts) -> (GateReport, Verdict) + Sync {
     move |facts| commit_if_ok(backlog::judge(expected, facts))
 }

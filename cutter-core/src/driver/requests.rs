@@ -19,6 +19,7 @@ use super::run::{Halt, Run, payload_digest};
 use crate::base::digest::Digest;
 use crate::gate::drift;
 use crate::gate::lifecycle_request;
+use crate::machine::backlog::BacklogState;
 use crate::machine::run::{GateId, Phase, Stage, Trigger};
 use crate::machine::stop::StopReason;
 use crate::record::approval::{Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, field};
@@ -409,7 +410,7 @@ impl Run<'_> {
     /// here ([`super::stop_kinds`]).
     pub(super) async fn ask_again(&mut self, stop: &StopRecord, stage: Stage) -> Result<(), Halt> {
         let status = self.sidecar.drift_pins.0.get(drift::BACKLOG_STATUS).cloned().unwrap_or_default();
-        if status == "reviewed_deferred" {
+        if status == BacklogState::ReviewedDeferred.as_str() {
             self.sweep_again(stop).await?;
         }
         self.ask_anew(stage, None).await
@@ -435,7 +436,7 @@ impl Run<'_> {
             history_id: intent.id(IdName::SweepHistory)?,
         };
         let payload = payload_digest(&write)?;
-        let judge = super::plan_phases::commit_if_status("review_pending");
+        let judge = super::plan_phases::commit_if_status(BacklogState::ReviewPending);
         let adopting = core::mem::replace(&mut self.adopting, true);
         let performed = self
             .perform_by_word(Performance {

@@ -145,7 +145,8 @@ pub fn judge(facts: &AuthorizationFacts) -> GateReport {
     };
     let (fields, errors) = text.map_or_else(Default::default, approval::scan);
     let mut checks = Vec::new();
-    let refuses = fields.get("decision").is_some_and(|d| d == "defer" || d == "reject");
+    let refuses =
+        fields.get("decision").and_then(|d| approval::parse_verdict(d)).is_some_and(|d| !d.allows());
     signature(facts, signer, signed_at, &fields, refuses, &mut checks);
     checks.push(well_formed(text, &fields, &errors));
     checks.push(ask_complete(&facts.ask, refuses));

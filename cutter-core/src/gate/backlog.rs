@@ -4,6 +4,7 @@
 use alloc::vec;
 
 use super::effect::{no_drift_after, surveyed, text};
+use crate::machine::backlog::BacklogState;
 use crate::machine::run::GateId;
 use crate::record::check::invariant;
 use crate::record::check::{GateReport, Invariant};
@@ -30,13 +31,13 @@ pub const INVARIANTS: &[Invariant] = &[
 
 /// Judges one backlog effect: MARK if the entry must be `marked`, the sweep otherwise.
 #[must_use]
-pub fn judge(expected: &str, facts: &EffectFacts) -> GateReport {
-    let effect = if expected == "marked" { EffectName::Mark } else { EffectName::Sweep };
+pub fn judge(expected: BacklogState, facts: &EffectFacts) -> GateReport {
+    let effect = if expected == BacklogState::Marked { EffectName::Mark } else { EffectName::Sweep };
     GateReport::new(
         G,
         vec![
             surveyed("backlog.surveyed", facts),
-            text("backlog.entry_status", facts, fact::ENTRY_STATUS, expected),
+            text("backlog.entry_status", facts, fact::ENTRY_STATUS, expected.as_str()),
             no_drift_after("backlog.no_drift_after", effect, 0, facts),
         ],
     )
@@ -65,7 +66,7 @@ pub(crate) mod tests {
     }
 
     fn after_mark(facts: &EffectFacts) -> GateReport {
-        judge("marked", facts)
+        judge(BacklogState::Marked, facts)
     }
 
     spoilers! { Marked, after_mark;
@@ -83,7 +84,7 @@ pub(crate) mod tests {
         let values = [(fact::ENTRY_STATUS, "review_pending")];
         let facts =
             crate::gate::effect::example::facts(EffectName::Sweep, 0, &before, "cutter_exec", &values);
-        assert!(judge("review_pending", &facts).ok());
-        assert!(!judge("marked", &facts).ok());
+        assert!(judge(BacklogState::ReviewPending, &facts).ok());
+        assert!(!judge(BacklogState::Marked, &facts).ok());
     }
 }

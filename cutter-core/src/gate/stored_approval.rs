@@ -4,6 +4,7 @@
 use alloc::vec;
 
 use super::effect::{no_drift_after, surveyed};
+use crate::machine::backlog::BacklogState as S;
 use crate::machine::run::GateId;
 use crate::record::check::invariant;
 use crate::record::check::{ABSENT, Check, GateReport, Invariant};
@@ -52,7 +53,8 @@ pub fn judge(gate: GateId, moves: bool, facts: &EffectFacts) -> GateReport {
         _ => EffectName::Sg3Review,
     };
     let status = facts.values.get(fact::ENTRY_STATUS).map_or(ABSENT, alloc::string::String::as_str);
-    let reviewed = matches!(status, "reviewed_approved" | "reviewed_deferred" | "reviewed_rejected");
+    let reviewed = [S::ReviewedApproved, S::ReviewedDeferred, S::ReviewedRejected];
+    let reviewed = reviewed.iter().any(|state| state.as_str() == status);
     let entry = "stored_approval.entry_reviewed";
     GateReport::new(
         gate,

@@ -34,6 +34,7 @@ use crate::gate::authorization::AuthorizationFacts;
 use crate::gate::plain::{self, NotTaken};
 use crate::gate::plan_of::plan_of;
 use crate::gate::verified::{NotVerified, VerifiedApproval};
+use crate::machine::backlog::BacklogState;
 use crate::machine::run::GateId;
 use crate::port::database::{Reader, Reviewer};
 use crate::port::knowledge_base::{Document, KnowledgeBase};
@@ -288,7 +289,7 @@ impl Review {
         }
         let status = open.entry.as_ref().map_or("", |(_, status)| status.as_str());
         let is_cut = open.gate == GateId::CutAuthz;
-        let moves = is_cut && !(first.approval.allows() && status == "reviewed_approved");
+        let moves = is_cut && !(first.approval.allows() && status == BacklogState::ReviewedApproved.as_str());
         let entry_id = open.entry.as_ref().map(|(id, _)| *id);
         let asked = &stored.asked;
         let write = asked.decision(answer, first.approval.expires(), entry_id, open.change_set_id, moves);

@@ -7,7 +7,7 @@ use cutter_core::gate::plain::not_an_approval;
 use cutter_core::machine::run::{GateId, Stage};
 use cutter_core::operate::inspect::verify::{Allowed, Answer};
 use cutter_core::operate::inspect::{Claims, asked};
-use cutter_core::record::approval::{VOID, parse_field};
+use cutter_core::record::approval::{VOID, parse_field, parse_verdict};
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::evidence::RunEvidence;
 use cutter_core::record::signature::SignatureFacts;
@@ -33,16 +33,30 @@ pub(super) enum Heard {
     No,
 }
 
-/// What is called the decision of a signed word that is no plain approval, and no plain refusal.
-const UNCLEAR: &str = "unclear";
+/// What a signed word that is no approval decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Decided {
+    /// Not now.
+    Defer,
+    /// No.
+    Reject,
+    /// Nobody can say.
+    Unclear,
+}
+
+impl From<ReviewVerdict> for Decided {
+    fn from(verdict: ReviewVerdict) -> Self {
+        if verdict == ReviewVerdict::Defer { Self::Defer } else { Self::Reject }
+    }
+}
 
 /// A refusal.
 #[derive(Debug, Clone, Serialize)]
 pub(super) struct Refused {
     gate: GateId,
     occurrence: u32,
-    /// `defer`, `reject` or `unclear`.
-    decision: String,
+    decision: Decided,
     actor: String,
     recorded_at: Option<Timestamp>,
     approval: String,
@@ -79,7 +93,7 @@ pub(super) fn refusals(
             found.push(Refused {
                 gate: ask.asked.ask.gate,
                 occurrence: ask.asked.ask.occurrence,
-                decision: one.answer.decision.as_str().to_owned(),
+                decision: one.answer.decision.into(),
                 actor: one.answer.actor.clone(),
                 recorded_at: one.recorded_at,
                 approval: one.answer.approval_kb_id.clone(),
@@ -98,7 +112,7 @@ pub(super) fn refusals(
         found.push(Refused {
             gate: said("gate").parse().unwrap_or(GateId::FailureEscalation),
             occurrence: said("occurrence").parse().unwrap_or_default(),
-            decision: one.decision.as_str().to_owned(),
+            decision: one.decision.into(),
             actor: one.actor.clone(),
             recorded_at: one.recorded_at,
             approval: one.approval_kb_id.clone(),
@@ -112,7 +126,7 @@ pub(super) fn refusals(
         found.extend(one.sha256.map(|sha256| Refused {
             gate: one.gate,
             occurrence: one.occurrence,
-            decision: one.decision.as_str().to_owned(),
+            decision: one.decision.into(),
             actor: one.actor.clone(),
             recorded_at: None,
             approval: one.approval_kb_id.clone(),
@@ -144,11 +158,11 @@ pub(super) fn refusals(
             SignatureFacts::Good { text, .. } => parse_field(text, "decision").unwrap_or_default(),
             _ => "",
         };
-        let is_plain = matches!(said, "reject" | "defer");
+        let said = parse_verdict(said).filter(|verdict| !verdict.allows());
         found.push(Refused {
             gate: ask.gate,
             occurrence: ask.occurrence,
-            decision: if is_plain { said } else { UNCLEAR }.to_owned(),
+            decision: said.map_or(Decided::Unclear, Decided::from),
             actor,
             recorded_at: None,
             approval: path.clone(),
@@ -209,12 +223,11 @@ fn what(gate: GateId) -> &'static str {
     }
 }
 
-fn did(decision: &str) -> &'static str {
+const fn did(decision: Decided) -> &'static str {
     match decision {
-        "approve" => "allowed",
-        "defer" => "deferred",
-        UNCLEAR => "did not plainly approve",
-        _ => "refused",
+        Decided::Defer => "deferred",
+        Decided::Reject => "refused",
+        Decided::Unclear => "did not plainly approve",
     }
 }
 
@@ -234,9 +247,11 @@ pub(super) fn said(verified: &Verified) -> String {
     }
     line.push_str(match (text.reached.as_deref(), standing, text.in_force) {
         (Some("voided"), ..) => ", VOID, nothing of it is in force",
-        (_, Some(one), _) if one.decision == "defer" => ", DEFERRED, not in force",
-        (_, Some(one), _) if one.decision == UNCLEAR => ", NOT PLAINLY APPROVED, not in force",
-        (_, Some(_), _) => ", REFUSED, not in force",
+        (_, Some(one), _) => match one.decision {
+            Decided::Defer => ", DEFERRED, not in force",
+            Decided::Reject => ", REFUSED, not in force",
+            Decided::Unclear => ", NOT PLAINLY APPROVED, not in force",
+        },
         _ if verified.answer == Answer::Fails => ", DOES NOT HOLD",
         (_, None, Some(false)) => ", not in force",
         (_, None, None) => ", enacted by what is here; whether it is in force only the database says",
@@ -252,12 +267,7 @@ pub(super) fn said(verified: &Verified) -> String {
         let people: Vec<String> = core::iter::once(&one.actor).chain(&one.beside).map(name).collect();
         let again = if one.asked_again { ", and it was asked again" } else { "" };
         let unsigned = if one.fingerprint.is_empty() { ", unsigned" } else { "" };
-        format!(
-            "{} {} {}{at}{unsigned}{again}",
-            people.join(" and "),
-            did(one.decision.as_str()),
-            what(one.gate)
-        )
+        format!("{} {} {}{at}{unsigned}{again}", people.join(" and "), "allowed", what(one.gate))
     };
     let refused = |one: &Refused| {
         let at = one.recorded_at.map(|at| format!(" at {at}")).unwrap_or_default();
@@ -267,7 +277,7 @@ pub(super) fn said(verified: &Verified) -> String {
             Heard::Late => ", when it was decided already".to_owned(),
             Heard::No => format!(" in {}, and nothing says that the run heard it", name(&one.approval)),
         };
-        format!("{} {} {}{at}{heard}", name(&one.actor), did(&one.decision), what(one.gate))
+        format!("{} {} {}{at}{heard}", name(&one.actor), did(one.decision), what(one.gate))
     };
     let waits = verified.waits.iter().map(|gate| format!("{} waits for an answer", what(*gate)));
     let mut words: Vec<String> = verified.allowed.iter().map(allowed).collect();

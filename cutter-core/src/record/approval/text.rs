@@ -210,9 +210,9 @@ pub(crate) fn render(
     expires: &str,
     extra: &BTreeMap<String, String>,
 ) -> String {
-    let (title, sentence) = match decision {
-        "defer" => ("Deferral", "Not now: allows nothing.".to_owned()),
-        "reject" => ("Refusal", "No: allows nothing.".to_owned()),
+    let (title, sentence) = match parse_verdict(decision) {
+        Some(ReviewVerdict::Defer) => ("Deferral", "Not now: allows nothing.".to_owned()),
+        Some(ReviewVerdict::Reject) => ("Refusal", "No: allows nothing.".to_owned()),
         _ => ("Approval", allows(ask)),
     };
     let mut out =

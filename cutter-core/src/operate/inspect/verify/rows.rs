@@ -18,6 +18,7 @@ use uuid::Uuid;
 use crate::base::canonical;
 use crate::base::digest::Digest;
 use crate::base::key::{self, RowLabel};
+use crate::record::approval::parse_verdict;
 use crate::record::check::Check;
 use crate::record::effect::{
     EffectName as E, EffectRecord, EnactWrite, LegBWrite, MarkWrite, ReviewVerdict, ReviewWrite,
@@ -338,12 +339,7 @@ impl<'a> World<'a> {
             let to = r.text("to_state");
             r.at() == Some(effect.at) && to.starts_with("reviewed_") && effect.key.effect != E::Sg2Review
         });
-        let decided = match approval.text("decision").as_str() {
-            "approve" => ReviewVerdict::Approve,
-            "defer" => ReviewVerdict::Defer,
-            "reject" => ReviewVerdict::Reject,
-            _ => return None,
-        };
+        let decided = parse_verdict(&approval.text("decision"))?;
         let expires = approval.text("expires_at");
         digest(&ReviewWrite {
             approval_id: approval.uuid("approval_id")?,

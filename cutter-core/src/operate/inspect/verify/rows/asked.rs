@@ -124,12 +124,16 @@ impl<'a> World<'a> {
             let used = approvals.iter().find(|a| {
                 let id = a.text("approval_id");
                 self.of("approval_use").any(|u| {
-                    u.text("approval_id") == id && matches!(u.text("effect").as_str(), "leg_a" | "enact")
+                    u.text("approval_id") == id
+                        && [E::LegA, E::Enact].iter().any(|effect| u.text("effect") == effect.as_str())
                 })
             });
             let answers = || self.of(ANSWER).filter(|w| w.text("gate") == gate && w.text("occurrence") == n);
-            let refusals =
-                || answers().filter(|w| w.text("decision") != "approve" && w.text("late") != "true");
+            let refusals = || {
+                answers().filter(|w| {
+                    w.text("decision") != ReviewVerdict::Approve.as_str() && w.text("late") != "true"
+                })
+            };
             if let (Some(_), Some(refusal)) = (used, refusals().next()) {
                 let (decision, actor) = (refusal.text("decision"), refusal.text("actor"));
                 found.push(format!("{gate} {n}: relied on over a {decision} by {actor}"));

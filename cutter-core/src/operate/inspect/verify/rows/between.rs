@@ -1,6 +1,7 @@
 //! What the rows of one effect have in common, and what follows from one table for another.
 
 use super::*;
+use crate::machine::backlog::BacklogState as S;
 use crate::record::approval::field;
 
 /// Moves that an effect makes: the state, the effect, and the reason that stands with it.
@@ -45,7 +46,7 @@ impl World<'_> {
         let set_id = self.set().map(|r| r.text("change_set_id")).unwrap_or_default();
         for row in self.of(HISTORY).filter(|r| r.text("entry_id") == entry_id) {
             let to = row.text("to_state");
-            if to == "marked" {
+            if to == S::Marked.as_str() {
                 if let Some(effect) = marked {
                     self.timed(HISTORY, row, effect);
                 }
@@ -77,10 +78,10 @@ impl World<'_> {
                 if let Some(of) = of {
                     self.same(HISTORY, row, "actor", &of.text("actor"));
                 }
-            } else if matches!(to.as_str(), "marked" | "review_pending") {
+            } else if [S::Marked, S::ReviewPending].iter().any(|state| state.as_str() == to) {
                 self.same(HISTORY, row, "change_set_id", "");
             }
-            if to == "review_pending" {
+            if to == S::ReviewPending.as_str() {
                 let log = self.of(SWEEP).find(|log| log.at() == row.at());
                 match log {
                     Some(log) => {
@@ -109,7 +110,7 @@ impl World<'_> {
                     None => self.fault(HISTORY, format!("at: no pass of a sweep is of {}", row.text("at"))),
                 }
             }
-            if to == "reviewed_approved" {
+            if to == S::ReviewedApproved.as_str() {
                 let decided = self.of("review_decision").any(|d| d.at() == row.at());
                 if !decided {
                     self.fault(HISTORY, format!("at: no decision is of {}", row.text("at")));
@@ -138,7 +139,7 @@ impl World<'_> {
                     let promoted = log.text("promoted");
                     let moved = self
                         .of(HISTORY)
-                        .any(|r| r.at() == log.at() && r.text("to_state") == "review_pending");
+                        .any(|r| r.at() == log.at() && r.text("to_state") == S::ReviewPending.as_str());
                     if moved != promoted.contains(&entry_id) {
                         self.fault(
                             SWEEP,
@@ -161,8 +162,7 @@ impl World<'_> {
         let says_nothing = matches!(row.text("detail").as_str(), "" | "{}");
         let decided = detail_of(row, "review_decision_id");
         let is_known = match to {
-            "review_pending" => true,
-            _ if says_nothing => true,
+            _ if says_nothing || to == S::ReviewPending.as_str() => true,
             _ => self.of("review_decision").any(|d| d.text("id") == decided),
         };
         if !is_known {
@@ -241,7 +241,7 @@ impl World<'_> {
                 }
                 let has_consent =
                     self.of("review_approval").any(|a| a.uuid("review_decision_id") == row.uuid("id"));
-                if !has_consent && row.text("decision") == "approve" {
+                if !has_consent && row.text("decision") == ReviewVerdict::Approve.as_str() {
                     self.fault(TABLE, format!("{}: an approval without its document", row.text("id")));
                 }
             }
