@@ -47,6 +47,7 @@ mod survey;
 pub mod testing;
 mod typed;
 mod verifier;
+mod versions;
 
 pub use command_ledger::PgLedger;
 pub use database::PgDatabase;

@@ -10,8 +10,8 @@ use cutter_core::record::ask::{OpenAsk, StoredAsk};
 use cutter_core::record::effect::{EffectKey, EffectRecord};
 use cutter_core::record::evidence::{RunEvidence, RunRows, StoredApproval, StoredSignature};
 use cutter_core::record::observed::{
-    CutState, GrantSnapshot, PinMove, SourceFacts, SourceVersionFacts, StructuralFacts, Survey, SurveyScope,
-    UnitQuery, UnitRow, UnitScope, VersionCut,
+    GrantSnapshot, PinMove, SourceFacts, SourceVersionFacts, StructuralFacts, Survey, SurveyScope, UnitQuery,
+    UnitRow, UnitScope, VersionCut,
 };
 use cutter_core::record::policy::PolicyRecord;
 use cutter_core::record::stored_statement::StoredStatement;
@@ -159,7 +159,7 @@ impl Reader for PgDatabase {
 
     async fn versions(&self, document_id: &str) -> PortResult<Vec<VersionCut>> {
         let document_id = document_id.to_owned();
-        self.read("versions", move |client| versions(client, &document_id)).await
+        self.read("versions", move |client| crate::versions::versions(client, &document_id)).await
     }
 
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>> {
@@ -189,6 +189,11 @@ impl Reader for PgDatabase {
             Ok(Some(rows))
         })
         .await
+    }
+
+    async fn enacted_runs(&self, document_id: &str) -> PortResult<Vec<RunId>> {
+        let document_id = document_id.to_owned();
+        self.read("enacted_runs", move |client| crate::versions::enacted_runs(client, &document_id)).await
     }
 
     async fn statements(&self, run_id: &RunId) -> PortResult<Vec<StoredStatement>> {
@@ -251,38 +256,6 @@ pub(crate) fn source(
         document_id: document_id.to_owned(),
         latest,
     }))
-}
-
-/// Where the units of each cut stand is one probe of an index: a live cut's are drafts until they
-/// are enacted, all of them.
-const VERSIONS: &str = "
-SELECT s.version_no, s.source_version_id, c.change_set_id, c.run_id, c.unit_count, CASE WHEN EXISTS (SELECT
-        FROM iu_core.information_unit u WHERE u.change_set_id = c.change_set_id AND u.lifecycle_status = 'enacted')
-        THEN 'enacted' WHEN c.live THEN 'draft' ELSE 'voided' END AS status,
-    EXISTS (SELECT FROM cutter_governance.run_effect e WHERE e.run_id = c.run_id AND e.effect = 'enact') AS enacted
-FROM iu_core.source_document d
-JOIN iu_core.source_version s ON s.source_document_id = d.source_document_id
-LEFT JOIN cutter_governance.cut_change_set c
-    ON c.document_id = d.document_id AND c.source_version_id = s.source_version_id AND c.kind = 'cut'
-WHERE d.document_id = $1
-ORDER BY s.version_no, c.at, c.change_set_id";
-
-fn versions(client: &mut Client, document_id: &str) -> Result<Vec<VersionCut>, PgError> {
-    let of = |row: &postgres::Row| {
-        let cut = match get::<_, Option<Uuid>>(row, "change_set_id")? {
-            None => None,
-            Some(change_set_id) => Some(CutState {
-                change_set_id,
-                run_id: parsed(row, "run_id")?,
-                unit_count: unsigned(row, "unit_count")?,
-                status: parsed(row, "status")?,
-                is_enacted: get(row, "enacted")?,
-            }),
-        };
-        let (version_no, source_version_id) = (get(row, "version_no")?, get(row, "source_version_id")?);
-        Ok(VersionCut { version_no, source_version_id, cut })
-    };
-    client.query(VERSIONS, &[&document_id])?.iter().map(of).collect()
 }
 
 fn vocabulary(client: &mut Client) -> Result<Vocabulary, PgError> {

@@ -19,9 +19,26 @@ CROSS JOIN LATERAL (VALUES
         WHERE e.run_id = c.run_id AND e.effect = 'leg_a' AND e.verdict = 'commit')),
     ('no approval that was used for it', c.kind = 'cut' AND NOT EXISTS (SELECT FROM cutter_governance.approval_use u
         WHERE u.run_id = c.run_id AND u.effect = 'leg_a' AND u.approval_id = c.approval_id)),
+    ('no units', c.kind = 'cut' AND c.unit_count > 0 AND NOT EXISTS (SELECT FROM iu_core.information_unit u
+        WHERE u.change_set_id = c.change_set_id)),
+    ('it is turned off, and no void says so', c.kind = 'cut' AND NOT c.live AND NOT EXISTS (
+        SELECT FROM cutter_governance.change_set_void v WHERE v.change_set_id = c.change_set_id)),
+    ('no version of its document', NOT EXISTS (SELECT FROM iu_core.source_version v
+        JOIN iu_core.source_document d ON d.source_document_id = v.source_document_id
+        WHERE v.source_version_id = c.source_version_id AND d.document_id = c.document_id)),
     ('it compensates no change set of its run', c.kind <> 'cut' AND NOT EXISTS (
         SELECT FROM cutter_governance.cut_change_set o
         WHERE o.change_set_id = c.compensates_id AND o.run_id = c.run_id))
+) AS m(what, is_so)
+WHERE m.is_so
+UNION ALL
+SELECT 'run_effect ' || e.effect || ' of run ' || e.run_id || ': ' || m.what
+FROM cutter_governance.run_effect e
+CROSS JOIN LATERAL (VALUES
+    ('no entry of its run', e.effect = 'mark' AND NOT EXISTS (
+        SELECT FROM cutter_governance.decision_backlog_entry b WHERE b.run_id = e.run_id)),
+    ('no change set of its run', e.effect = 'leg_a' AND e.verdict = 'commit' AND NOT EXISTS (
+        SELECT FROM cutter_governance.cut_change_set c WHERE c.run_id = e.run_id AND c.kind = 'cut'))
 ) AS m(what, is_so)
 WHERE m.is_so
 UNION ALL

@@ -192,4 +192,18 @@ fn a_version_that_was_turned_on_or_off_fails_whichever_run_is_verified() {
         set(version, back);
         d.verify(&second);
     }
+    // by other rows than the units', too
+    let _ = d.run(&["backlog", "audit"]).exits(0);
+    for change in [
+        "UPDATE cutter_governance.cut_change_set SET live = false WHERE run_id = '{second}'",
+        "DELETE FROM cutter_governance.cut_change_set WHERE run_id = '{second}'",
+        "DELETE FROM iu_core.source_version WHERE version_no = 2",
+        "DELETE FROM iu_core.information_unit u USING iu_core.source_version v
+         WHERE v.source_version_id = u.source_version_id AND v.version_no = 2",
+    ] {
+        d.tamper(&format!("SET session_replication_role = replica; {}", change.replace("{second}", &second)));
+        let ran = verify(&first).exits(6);
+        assert_eq!(ran.json["in_force"], false, "{change}");
+        let _ = d.run(&["backlog", "audit"]).exits(6);
+    }
 }

@@ -85,6 +85,9 @@ pub trait Reader: Send + Sync {
     /// The registered versions of a document with their cuts, oldest first; empty for a document
     /// that was never registered.
     async fn versions(&self, document_id: &str) -> PortResult<Vec<VersionCut>>;
+    /// The runs of a document that recorded an enactment, by what they recorded: whatever became of the
+    /// rows since. In order of their ids.
+    async fn enacted_runs(&self, document_id: &str) -> PortResult<Vec<RunId>>;
     /// Stored units, in document order.
     async fn units(&self, query: &UnitQuery) -> PortResult<Vec<UnitRow>>;
     /// The asks of a run with the answers to each, in order of gate and occurrence; the answers in the

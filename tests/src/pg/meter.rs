@@ -239,6 +239,10 @@ impl Reader for Metered<dyn Reader> {
         self.meter.timed("reader.rows", self.inner.rows(run_id)).await
     }
 
+    async fn enacted_runs(&self, document: &str) -> PortResult<Vec<RunId>> {
+        self.meter.timed("reader.enacted_runs", self.inner.enacted_runs(document)).await
+    }
+
     async fn statements(&self, run_id: &RunId) -> PortResult<Vec<StoredStatement>> {
         self.meter.timed("reader.statements", self.inner.statements(run_id)).await
     }

@@ -113,7 +113,8 @@ fn judge_statement(
 ) -> Result<(), Failure> {
     let version = claims.pin(pin::SOURCE_VERSION_NO);
     let versions = block_on(database.versions(&claims.document_id))?;
-    out.checks.push(verify::versions_agree(&versions));
+    let enacted = block_on(database.enacted_runs(&claims.document_id))?;
+    out.checks.push(verify::versions_agree(&versions, &enacted));
     let before = match version_before(&versions, &version) {
         Some((version, set)) => block_on(database.rows_digest(set))?.map(|rows| Before { version, rows }),
         None => None,

@@ -107,6 +107,10 @@ impl Reader for Struck<dyn Reader> {
         self.life.call(PORT, "rows", self.inner.rows(run_id)).await
     }
 
+    async fn enacted_runs(&self, document_id: &str) -> PortResult<Vec<RunId>> {
+        self.life.call(PORT, "enacted_runs", self.inner.enacted_runs(document_id)).await
+    }
+
     async fn statements(&self, run_id: &RunId) -> PortResult<Vec<StoredStatement>> {
         self.life.call(PORT, "statements", self.inner.statements(run_id)).await
     }

@@ -24,6 +24,7 @@ use crate::base::vocabulary::Vocabulary;
 use crate::port::database::{Begun, Executor, PendingEffect, Reader, Reviewer, Verifier};
 use crate::port::{Port, PortError, PortErrorKind, PortResult};
 use crate::record::ask::{AnswerWrite, AskWrite, DecisionWrite, OpenAsk, StoredAsk};
+use crate::record::effect::EffectName;
 use crate::record::effect::{
     EffectContext, EffectFacts, EffectKey, EffectRecord, ExecutorEffect, ReviewWrite, Verdict,
     WriteVerifyWrite,
@@ -124,6 +125,17 @@ impl Reader for MemoryDatabase {
 
     async fn rows(&self, run_id: &RunId) -> PortResult<Option<RunRows>> {
         self.0.call(PORT, "rows", |data| Ok(Some(snapshot::rows_of(&data.tables, run_id))))
+    }
+
+    async fn enacted_runs(&self, document_id: &str) -> PortResult<Vec<RunId>> {
+        self.0.call(PORT, "enacted_runs", |data| {
+            let effects = data.tables.effects.values();
+            let own = effects.filter(|e| e.key.effect == EffectName::Enact);
+            let of = |run_id: &&RunId| {
+                data.tables.fences.get(*run_id).is_some_and(|fence| fence.document_id == document_id)
+            };
+            Ok(own.map(|e| &e.key.run_id).filter(of).cloned().collect())
+        })
     }
 
     async fn statements(&self, run_id: &RunId) -> PortResult<Vec<StoredStatement>> {

@@ -38,6 +38,7 @@ pub const READS: &[&str] = &[
     "Reader.effect",
     "Reader.structural",
     "Reader.versions",
+    "Reader.enacted_runs",
     "Reader.units",
     "Reader.rows",
     "Reader.rows_digest",

@@ -5,6 +5,7 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use crate::base::id::RunId;
 use crate::machine::run::{Phase, Stage};
 use crate::operate::inspect::claims::Claims;
 use crate::operate::inspect::recover::{can_be, unknown_to};
@@ -15,17 +16,21 @@ use crate::record::observed::{CutState, Lifecycle, VersionCut};
 use crate::record::sidecar::Sidecar;
 use crate::report::naming::DocumentName;
 
-/// Of each version of the document the units stand where its run's enactment says: which one is in force
-/// follows from all of them, whichever run is verified.
+/// Of each version of the document the units stand where its run's enactment says, and each run that recorded
+/// one has a version: which one is in force follows from all of them, whichever run is verified.
 #[must_use]
-pub fn versions_agree(versions: &[VersionCut]) -> Check {
+pub fn versions_agree(versions: &[VersionCut], enacted: &[RunId]) -> Check {
     let cuts = versions.iter().filter_map(|v| Some((v.version_no, v.cut.as_ref()?)));
     let other = cuts.filter(|(_, cut)| (cut.status == Lifecycle::Enacted) != cut.is_enacted);
     let line = |(version, cut): (i32, &CutState)| {
         let records = if cut.is_enacted { "records that it enacted them" } else { "records no enactment" };
         format!("version {version}: its units are {}, {} {records}", cut.status, cut.run_id)
     };
-    Check::empty("verify.versions.agree", &other.map(line).collect::<Vec<_>>())
+    let has_none = |run_id: &&RunId| !versions.iter().flat_map(|v| &v.cut).any(|cut| cut.run_id == **run_id);
+    let lost =
+        |run_id: &RunId| format!("{run_id} records an enactment, and no version of the document is its");
+    let lost = enacted.iter().filter(has_none).map(lost);
+    Check::empty("verify.versions.agree", &other.map(line).chain(lost).collect::<Vec<_>>())
 }
 
 pub(super) fn name_of(path: &str) -> &str {

@@ -330,6 +330,9 @@ pub(super) async fn a_void_marks_rows_and_frees_their_keys(db: &DatabaseUnderTes
     equal("the versions", Vec::from([1, 1]), versions.iter().map(|v| v.version_no).collect())?;
     equal("their cuts", cuts, versions.into_iter().filter_map(|v| v.cut).collect())?;
     equal("no such document", Vec::new(), db.reader.versions("CONF").await?)?;
+    let enacted = db.reader.enacted_runs("CONF-DOC").await?;
+    equal("the runs that enacted one", Vec::from([next.case.run_id()]), enacted)?;
+    equal("those of no such document", Vec::new(), db.reader.enacted_runs("CONF").await?)?;
     let new = units.iter().all(|u| u.change_set_id == set && u.lifecycle_status == "enacted");
     holds("the new run's four enacted units", units.len() == 4 && new, units)
 }

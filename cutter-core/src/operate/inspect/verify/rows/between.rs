@@ -3,6 +3,7 @@
 use super::*;
 use crate::machine::backlog::BacklogState as S;
 use crate::record::approval::field;
+use crate::record::approval::parse_field;
 
 /// Moves that an effect makes: the state, the effect, and the reason that stands with it.
 const MOVES: [(&str, E, &str); 4] = [
@@ -190,10 +191,7 @@ impl World<'_> {
             if row.digest("sha256") != Some(Digest::of(text.as_bytes())) {
                 self.fault(TABLE, "sha256: not that of the document");
             }
-            let said = |name: &str| {
-                let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(": "));
-                line.map(|value| value.trim().to_owned())
-            };
+            let said = |name: &str| parse_field(&text, name).map(ToOwned::to_owned);
             for (column, name) in [
                 ("decision", "decision"),
                 ("type", "approval_type"),
@@ -424,6 +422,11 @@ impl World<'_> {
             if !row.text("odd").is_empty() {
                 self.fault("unit", format!("{ordinal}: odd {}", row.text("odd")));
             }
+        }
+        let count = self.set().and_then(|r| r.number("unit_count"));
+        if count.is_none_or(|count| usize::try_from(count) != Ok(seen.len())) {
+            let expected = count.map_or_else(|| "a number".to_owned(), |count| count.to_string());
+            self.fault("unit", format!("units: expected {expected}, observed {}", seen.len()));
         }
     }
 }
