@@ -258,7 +258,8 @@ fn once(
         },
         in_force: match &database {
             Some(stored) => Some(is_enacted && own.is_some() && stored.in_force == own),
-            None => (!is_enacted).then_some(false),
+            // an older copy of the documents knows no enactment
+            None => claims.is_void(evidence).then_some(false),
         },
         replaced_by,
     };
