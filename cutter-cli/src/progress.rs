@@ -46,6 +46,9 @@ impl Observer for Shown {
             }
             Progress::BackupBytes(bytes) => self.bar.set_message(format!("backup {}", render::size(*bytes))),
             Progress::Units(n) => self.bar.set_message(format!("writing {}", render::count(*n, "unit"))),
+            Progress::NotAccepted { kb_doc_id, why } => {
+                self.out.warn(format!("approval not accepted: {kb_doc_id}: {why}"));
+            }
             Progress::UploadRetry { attempt, delay_ms } => {
                 self.line(format!(
                     "{} upload attempt {attempt} failed; trying again in {delay_ms} ms",

@@ -92,8 +92,9 @@ impl Run<'_> {
         reviewer.record_answers(&self.sidecar.run_id, &writes).await.map_err(|e| self.halt(e))
     }
 
-    /// What is asked is open until it is asked anew: a refusal of it that came meanwhile is carried out.
-    pub(super) async fn refused_meanwhile(&mut self) -> Result<Option<Outcome>, Halt> {
+    /// What is asked is open until it is asked anew: a refusal of it that came meanwhile is carried out, and a word that
+    /// is not plain holds it, unless a person has answered that (`is_answered`).
+    pub(super) async fn refused_meanwhile(&mut self, is_answered: bool) -> Result<Option<Outcome>, Halt> {
         let Some(ask) = self.sidecar.ask.clone() else { return Ok(None) };
         let (gate, effect) = match ask.gate {
             gate @ GateId::CutAuthz => (gate, EffectName::LegA),
@@ -114,7 +115,7 @@ impl Run<'_> {
         self.store_answers(&heard.valid).await?;
         match heard.refusal() {
             Some(refusal) => self.refuse(gate, refusal).await,
-            None if heard.unclear.is_some() => {
+            None if heard.unclear.is_some() && !is_answered => {
                 self.remember(&heard.invalid).await?;
                 Ok(Some(Outcome::Paused { ask, invalid: heard.invalid, too_few: None }))
             }

@@ -69,6 +69,9 @@ impl Run<'_> {
         if is_allowed && let Some(why) = self.shown_otherwise(&ask).await? {
             return self.ask_instead(gate, stage, why).await;
         }
+        if is_allowed {
+            self.tell(&heard.invalid);
+        }
         match (decided, heard.valid.first()) {
             (Some(false), _) => self.begin_refusal(gate, ask.occurrence).await,
             _ if is_held => Ok(Some(Outcome::Paused { ask, invalid: heard.invalid, too_few })),
@@ -299,6 +302,7 @@ impl Run<'_> {
                         && refusal.approval.signed_at() < answer.approval.signed_at()
                 })
         };
+        self.tell(&heard.invalid);
         let overtaking = heard.valid.iter().find(overtakes).filter(|_| heard.unclear.is_none());
         match (overtaking, refusal) {
             (Some(answer), _) => self.accept_answer(answer).await,
@@ -330,7 +334,7 @@ impl Run<'_> {
         let pinned = self.sidecar.drift_pins.clone();
         self.repin(&stop.observed).await?;
         self.check_drift().await?;
-        if let Some(outcome) = self.refused_meanwhile().await? {
+        if let Some(outcome) = self.refused_meanwhile(false).await? {
             return Ok(Some(outcome));
         }
         if let Some(last) = self.sidecar.stops.last_mut() {
@@ -362,7 +366,8 @@ impl Run<'_> {
         // a refusal is what the stop of a refusal is about
         if again.is_some()
             && stop.code != StopReason::Refused.code()
-            && let Some(outcome) = self.refused_meanwhile().await?
+            && let Some(outcome) =
+                self.refused_meanwhile(stop.code == StopReason::ApprovalChanged.code()).await?
         {
             return Ok(Some(outcome));
         }

@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
+use super::parts::unclear_part;
 use super::run::{Halt, Run};
 use super::{DriveError, policy};
 use crate::base::digest::Digest;
@@ -20,6 +21,7 @@ use crate::gate::authorization::{self, AuthorizationFacts};
 use crate::gate::plain::{self, NotTaken};
 use crate::gate::verified::{NotVerified, VerifiedApproval, verify};
 use crate::machine::run::GateId;
+use crate::port::environment::Progress;
 use crate::port::knowledge_base::Document;
 use crate::record::approval::{ApprovalPolicy, Ask};
 use crate::record::ask::AnswerWrite;
@@ -287,7 +289,7 @@ impl Run<'_> {
         judged: Judged,
     ) -> Result<Result<Answer, NotTaken>, Halt> {
         let now = self.judged_at().await?;
-        let signature =
+        let mut signature =
             match policy::observe(self.ports.signatures.as_ref(), chain, &document.bytes, now).await {
                 Ok(signature) => signature,
                 Err(error) if error.kind.is_junk() => {
@@ -315,7 +317,8 @@ impl Run<'_> {
                         .any(|a| a.approval_kb_id == path && a.sha256 != Some(document.sha256)),
                 request_sha256_live: self.live_request(&ask.request_path).await?.map(|found| found.sha256),
             };
-            let verdict = verdict_on(facts, &chain.now().of_refusals(), document.sha256);
+            let now_may = chain.now().of_refusals();
+            let verdict = verdict_on(facts.clone(), &now_may, document.sha256);
             match verdict {
                 Ok(approval) => {
                     let gate = ask.gate;
@@ -333,7 +336,13 @@ impl Run<'_> {
                         document: String::from_utf8_lossy(&document.bytes).into_owned(),
                     }));
                 }
-                Err(NotVerified(report)) => {
+                Err(NotVerified(mut report)) => {
+                    let facts = AuthorizationFacts { policy: now_may, ..facts };
+                    let signatures = self.ports.signatures.as_ref();
+                    let part = unclear_part(signatures, chain, &document.bytes, facts, &mut report).await;
+                    if let Some(part) = part.map_err(|e| self.halt(e))? {
+                        signature = part;
+                    }
                     let fewer =
                         refusal.checks.is_empty() || report.failures().len() < refusal.failures().len();
                     let better = plain::is_unclear(&report) || fewer && !plain::is_unclear(&refusal);
@@ -373,6 +382,16 @@ impl Run<'_> {
         }
     }
 
+    /// Names documents that were not accepted, where the run goes on beside them or stays stopped.
+    pub(super) fn tell(&self, invalid: &[Considered]) {
+        for one in invalid {
+            self.ports.observer.progress(&Progress::NotAccepted {
+                kb_doc_id: one.approval_kb_id.clone(),
+                why: format!("{}: {}", one.invariant, one.detail),
+            });
+        }
+    }
+
     /// Records documents that were not accepted; the same one is recorded once.
     pub(super) async fn remember(&mut self, invalid: &[Considered]) -> Result<(), Halt> {
         let known = self.sidecar.considered.len();
@@ -392,7 +411,13 @@ pub(crate) fn verdict_on(
     now: &ApprovalPolicy,
     sha256: Digest,
 ) -> Result<VerifiedApproval, NotVerified> {
-    let verdict = verify(&facts, &authorization::judge(&facts), sha256);
+    let report = authorization::judge(&facts);
+    let verdict = verify(&facts, &report, sha256);
+    if verdict.as_ref().is_ok_and(VerifiedApproval::allows)
+        && let Some(fault) = plain::not_only_approval(&facts.signature)
+    {
+        return Err(NotVerified(GateReport { gate: report.gate, checks: alloc::vec![fault] }));
+    }
     verdict.or_else(|NotVerified(mut report)| {
         let facts = AuthorizationFacts { policy: now.clone(), ..facts };
         let verdict = verify(&facts, &authorization::judge(&facts), sha256);

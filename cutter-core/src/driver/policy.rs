@@ -66,12 +66,7 @@ pub(crate) async fn observe(
     document: &[u8],
     now: Timestamp,
 ) -> PortResult<SignatureFacts> {
-    let facts = match signatures.observe(document, now).await? {
-        SignatureFacts::Bad { code, .. } if code == "unknown_key" => {
-            signatures.observe_with(document, &chain.public_keys(), now).await?
-        }
-        facts => facts,
-    };
+    let facts = genuine(signatures, chain, document, now).await?;
     let (SignatureFacts::Good { text, .. } | SignatureFacts::Unsigned { text }) = &facts else {
         return Ok(facts);
     };
@@ -79,6 +74,20 @@ pub(crate) async fn observe(
         Some(detail) => SignatureFacts::Bad { code: "read_otherwise".to_owned(), detail },
         None => facts,
     })
+}
+
+pub(super) async fn genuine(
+    signatures: &dyn SignatureVerifier,
+    chain: &Chain,
+    document: &[u8],
+    now: Timestamp,
+) -> PortResult<SignatureFacts> {
+    match signatures.observe(document, now).await? {
+        SignatureFacts::Bad { code, .. } if code == "unknown_key" => {
+            signatures.observe_with(document, &chain.public_keys(), now).await
+        }
+        facts => Ok(facts),
+    }
 }
 
 /// A signature holds over a text whose lines lost their trailing blanks and leading dashes, and lines that

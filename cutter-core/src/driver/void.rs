@@ -111,6 +111,7 @@ impl Run<'_> {
         let is_unclear = heard.unclear.is_some();
         let answer = match heard.valid.into_iter().next() {
             Some(answer) if answer.approval.allows() && is_unclear => {
+                self.tell(&heard.invalid);
                 return Ok(Outcome::Paused { ask, invalid: heard.invalid, too_few: None });
             }
             Some(answer) if answer.approval.allows() => answer,

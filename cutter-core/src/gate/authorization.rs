@@ -282,6 +282,12 @@ fn well_formed(
     if text.is_none() {
         found.push("no text that a good signature covers".to_owned());
     } else {
+        // whoever reads only the bytes, as the database does, must read the same
+        let otherwise = |key: &&String| {
+            text.and_then(|text| approval::parse_field(text, key)) != fields.get(*key).map(String::as_str)
+        };
+        found
+            .extend(fields.keys().filter(otherwise).map(|key| format!("{key}: it stands there in two ways")));
         if fields.get("format").is_none_or(|f| f != FORMAT) {
             found.push(format!("format: {}", fields.get("format").map_or(ABSENT, String::as_str)));
         }

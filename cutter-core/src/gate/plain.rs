@@ -6,7 +6,6 @@
 use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
-use alloc::vec::Vec;
 
 use jiff::Timestamp;
 
@@ -14,15 +13,16 @@ use super::authorization::AuthorizationFacts;
 use super::verified::VerifiedApproval;
 use crate::base::fingerprint::normal_fingerprint;
 use crate::machine::run::GateId;
-use crate::record::approval::{Ask, field, is_visible};
+use crate::record::approval::{Ask, field, is_key, is_visible};
 use crate::record::check::{Check, GateReport};
 use crate::record::effect::ReviewVerdict;
 use crate::record::signature::SignatureFacts;
 
 /// The check that a word which is not plain fails.
-const PLAIN: &str = "approval.plain";
-/// The check that an answer fails which was relied on already.
-const SINGLE_USE: &str = "approval.single_use";
+pub const PLAIN: &str = "approval.plain";
+const EXPECTED: &str = "yes or no in a form that reads, signed anew, or nothing there";
+/// The check of a text's form.
+const WELL_FORMED: &str = "approval.well_formed";
 
 /// Whether a document has the nonce of an ask, or the digest of its request, anywhere: then it may be meant as an
 /// answer to it, whatever it is called.
@@ -40,16 +40,39 @@ pub fn not_an_approval(
     who: impl Fn(&str) -> Option<String>,
 ) -> Option<(String, String)> {
     let SignatureFacts::Good { text, fingerprint, .. } = signature else { return None };
-    let signer = who(fingerprint).filter(|_| speaks_of(text, ask) && !approves_plainly(text))?;
-    let shown: Vec<String> = decisions(text).into_iter().map(|(line, _)| line).collect();
-    Some((signer, if shown.is_empty() { "no decision".into() } else { shown.join(", ") }))
+    let signer = who(fingerprint).filter(|_| speaks_of(text, ask))?;
+    Some((signer, fault(text)?))
 }
 
-/// Whether a text has a decision, and nothing that a person would take for one says anything but approve.
+/// How the sentence of an approval begins, whatever it allows.
+const SENTENCES: [&str; 4] = ["Allows ", "Accepts ", "Voids ", "Answers "];
+
+/// Whether a text approves and says nothing else: its fields, with a title and the sentence of what it allows before
+/// them. Another line might say anything, so nobody reads it as an approval.
 #[must_use]
 pub fn approves_plainly(text: &str) -> bool {
-    let said = decisions(text);
-    !said.is_empty() && said.iter().all(|(_, value)| value == ReviewVerdict::Approve.as_str())
+    fault(text).is_none()
+}
+
+/// What keeps a text from approving plainly: the first such line.
+fn fault(text: &str) -> Option<String> {
+    let (mut decided, mut is_head) = (false, true);
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let is_fine = match line.split_once(':').filter(|(key, _)| is_key(key)) {
+            Some(("decision", value)) => {
+                let is_first = !core::mem::replace(&mut decided, true);
+                is_first && value.trim_matches([' ', '\t']) == ReviewVerdict::Approve.as_str()
+            }
+            Some(_) => true,
+            None => is_head && (line.starts_with("# ") || SENTENCES.iter().any(|s| line.starts_with(s))),
+        };
+        if !is_fine {
+            let shown: String = line.trim().chars().filter(|c| is_visible(*c)).take(60).collect();
+            return Some(format!("`{shown}`"));
+        }
+        is_head &= !line.split_once(':').is_some_and(|(key, _)| is_key(key));
+    }
+    (!decided).then(|| "no decision".to_owned())
 }
 
 /// The failure of a document that was judged and is no answer, if it is not plain either. The policy of the facts
@@ -57,7 +80,7 @@ pub fn approves_plainly(text: &str) -> bool {
 pub(crate) fn unclear(facts: &AuthorizationFacts, report: &GateReport) -> Option<Check> {
     let own = |failure: &Check| match failure.invariant.as_str() {
         // it was heard before, or answers another question of the same stop
-        SINGLE_USE => false,
+        "approval.single_use" => false,
         "approval.type" => facts.ask.gate != GateId::FailureEscalation,
         _ => true,
     };
@@ -67,10 +90,17 @@ pub(crate) fn unclear(facts: &AuthorizationFacts, report: &GateReport) -> Option
         people.first().copied().or(created.then_some(facts.creator_actor.as_str())).map(ToOwned::to_owned)
     };
     let (signer, said) = not_an_approval(&facts.ask, &facts.signature, who)?;
-    let wrong: Vec<&Check> = report.failures().into_iter().filter(|failure| own(failure)).collect();
-    let first = wrong.first()?;
+    let first = report.failures().into_iter().find(|failure| own(failure))?;
     let observed = format!("{signer} signed {said}; {first}");
-    Some(Check::new(PLAIN, "yes or no in a form that reads, signed anew, or nothing there", observed, false))
+    Some(Check::new(PLAIN, EXPECTED, observed, false))
+}
+
+/// The failure of an approval that holds but for what stands beside its fields.
+pub(crate) fn not_only_approval(signature: &SignatureFacts) -> Option<Check> {
+    let (SignatureFacts::Good { text, .. } | SignatureFacts::Unsigned { text }) = signature else {
+        return None;
+    };
+    Some(Check::new(PLAIN, EXPECTED, fault(text)?, false))
 }
 
 /// A document that was judged and is no answer.
@@ -88,7 +118,8 @@ impl NotTaken {
         first.chars().take(300).collect()
     }
 
-    /// Whether nothing is approved beside it: it is not plain, and the same key has signed no whole answer since.
+    /// Whether nothing is approved beside it: it is not plain, and the same key has signed no plain answer since,
+    /// whether or not its owner may approve here.
     pub(crate) fn holds<'a>(
         &self,
         beside: &[Self],
@@ -98,33 +129,20 @@ impl NotTaken {
         let since = |key: &str, at: Timestamp| {
             normal_fingerprint(key) == normal_fingerprint(fingerprint) && at > *signed_at
         };
-        let is_whole = |other: &Self| match (&other.signature, other.report.failures().as_slice()) {
-            // what the run relies on is whole, and was used by that
-            (SignatureFacts::Good { fingerprint, signed_at, .. }, [failure]) => {
-                failure.invariant == SINGLE_USE && since(fingerprint, *signed_at)
+        let is_plain = |other: &Self| match &other.signature {
+            SignatureFacts::Good { fingerprint, signed_at, text } => {
+                let is_whole = other.report.checks.iter().all(|c| c.ok || c.invariant != WELL_FORMED);
+                is_whole && since(fingerprint, *signed_at) && approves_plainly(text)
             }
             _ => false,
         };
         is_unclear(&self.report)
             && !valid.any(|answer| since(answer.fingerprint().unwrap_or_default(), answer.signed_at()))
-            && !beside.iter().any(is_whole)
+            && !beside.iter().any(is_plain)
     }
 }
 
 /// Whether a report is about a word that is not plain.
 pub(crate) fn is_unclear(report: &GateReport) -> bool {
     report.failures().iter().any(|failure| failure.invariant == PLAIN)
-}
-
-/// Every line that a person would take for a decision, with its value, both as they read.
-fn decisions(text: &str) -> Vec<(String, String)> {
-    let line = |line: &str| {
-        let line: String = line.chars().filter(|c| *c == '\t' || is_visible(*c)).collect();
-        let (key, value) = line.split_once(':')?;
-        let key = key.trim().trim_start_matches(['>', '-', '*', '#', '`']).trim();
-        let value = value.trim();
-        key.eq_ignore_ascii_case("decision")
-            .then(|| (format!("`{}`", line.trim()), value.to_ascii_lowercase()))
-    };
-    text.lines().filter_map(line).collect()
 }

@@ -28,7 +28,7 @@ use crate::base::digest::Digest;
 use crate::base::id::RunId;
 use crate::driver::{
     TooFew, allowed, approval_prefix, creation_fault, creation_names, expected_first, founded_policy,
-    is_called, observe, rank, report_of, said_once, verdict_on,
+    is_called, observe, rank, report_of, said_once, unclear_part, verdict_on,
 };
 use crate::gate::authorization::AuthorizationFacts;
 use crate::gate::plain::{self, NotTaken};
@@ -434,20 +434,14 @@ async fn rows_as_asked(
     }
     let is_it = |found: &Document| required(asked, field::REQUEST_SHA256) == found.sha256.to_hex();
     // another one is what the gate's own check names
-    let Some(request) = live_request(ports, asked).await?.filter(is_it) else { return Ok(Ok(())) };
+    let Some(request) = candidates::live_request(ports, &asked.ask).await?.filter(is_it) else {
+        return Ok(Ok(()));
+    };
     let before = chain.until(required(asked, field::POLICY_HEAD)).unwrap_or_default();
     // what differs from the version before is nothing that the reviewer's login may read
     let report = report_of(&asked.ask, created_by, &settings, &plan, &before, None);
     Ok(shows(&String::from_utf8_lossy(&request.bytes), &report, false)
         .map_err(|differs| format!("the request shows something else than is asked: {differs}")))
-}
-
-/// The request as it stands now, if it can be read.
-async fn live_request(ports: &ReviewPorts, asked: &AskWrite) -> PortResult<Option<Document>> {
-    match ports.kb.read(&asked.ask.request_path).await {
-        Err(error) if error.kind.is_junk() => Ok(None),
-        found => found,
-    }
 }
 
 /// Judges one document; the inner error says why it decides nothing.
@@ -468,7 +462,7 @@ async fn judge(
         }
         Err(error) => return Err(error),
     };
-    let request = live_request(ports, asked).await?.map(|document| document.sha256);
+    let request = candidates::live_request(ports, &asked.ask).await?.map(|document| document.sha256);
     let facts = AuthorizationFacts {
         ask: asked.ask.clone(),
         signature,
@@ -483,10 +477,15 @@ async fn judge(
         request_sha256_live: request,
     };
     let sha256 = Digest::of(&document);
-    let signature = facts.signature.clone();
-    let approval = match verdict_on(facts, &chain.now().of_refusals(), sha256) {
+    let may_refuse = chain.now().of_refusals();
+    let approval = match verdict_on(facts.clone(), &may_refuse, sha256) {
         Ok(approval) => approval,
-        Err(NotVerified(report)) => return Ok(Err(NotTaken { report, signature })),
+        Err(NotVerified(mut report)) => {
+            let whole = facts.signature.clone();
+            let facts = AuthorizationFacts { policy: may_refuse, ..facts };
+            let part = unclear_part(ports.signatures.as_ref(), chain, &document, facts, &mut report).await?;
+            return Ok(Err(NotTaken { report, signature: part.unwrap_or(whole) }));
+        }
     };
     let write = AnswerWrite {
         gate: asked.ask.gate,

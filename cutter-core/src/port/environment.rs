@@ -53,6 +53,13 @@ pub enum Progress {
         /// Until the next.
         delay_ms: u64,
     },
+    /// A document that might answer was looked at and not accepted.
+    NotAccepted {
+        /// Path in the knowledge base.
+        kb_doc_id: String,
+        /// The invariant that it broke first, with what was expected and observed.
+        why: String,
+    },
     /// The run waits at a gate.
     Paused {
         /// `SG_cut_authz` or `SG_lifecycle_authz`.

@@ -37,6 +37,10 @@ fn spoilt(refusal: &str) -> Vec<(String, String)> {
             ("not filled in", format!("{key}: <your {key}>")),
             ("indented", format!("  {line}")),
             ("an unseen sign", format!("{key}:\u{200b} {value}")),
+            ("a blank behind it", format!("{line} ")),
+            ("a tab behind it", format!("{line}\t")),
+            ("no blank after the colon", format!("{key}:{value}")),
+            ("another, spelt otherwise", format!("{line}\n{key} : {value}")),
         ] {
             let mut lines: Vec<&str> = lines.clone();
             lines[n] = &line;
@@ -64,6 +68,72 @@ fn has_passed(s: &Scenario, run_id: &RunId) -> bool {
         s.stored(run_id).sovereign_approvals.iter().any(|a| a.gate.as_str() == "SG_cut_authz");
     let effect = if passed_before { "enact" } else { "leg_a" };
     s.rows_of("approval_use").iter().any(|used| is_used(used, effect))
+}
+
+/// An approval says so and nothing else: what a hand adds to one may be meant as a refusal.
+#[test]
+fn an_approval_with_anything_beside_its_fields_is_none() {
+    for (n, beside) in [
+        "Decision: reject",
+        "DECISION: REJECT",
+        "decision : reject",
+        "- decision: reject",
+        "**decision: reject**",
+        "\tdecision: reject",
+        " decision: reject",
+        "decision = reject",
+        "decision\u{ff1a}reject",
+        "d\u{435}cision: reject",
+        "nonce : x",
+        "I refuse. Do not cut.",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for gate in [Gate::Cut, Gate::Lifecycle] {
+            let s = Scenario::new(9_800 + n as u64);
+            let (run_id, ask) = s.parked(gate);
+            let text = render_approval(&ask, Approve, SOVEREIGN, s.world.now(), None, &BTreeMap::new());
+            let text = text.replace("decision: approve", &format!("decision: approve\n{beside}"));
+            let name = ask.approval_path.rsplit('/').next().unwrap().to_owned();
+            file(&s, &ask, &name, &text);
+            let Outcome::Paused { invalid, .. } = s.resumed(&run_id).outcome else {
+                panic!("{beside}: it passes")
+            };
+            let plain = invalid.iter().any(|one| one.invariant == "approval.plain");
+            assert!(plain || beside.starts_with("nonce"), "{beside}: {invalid:?}");
+            assert!(!has_passed(&s, &run_id), "{beside}");
+        }
+    }
+}
+
+/// A refusal that something stands around, that is quoted, or that stands in one file with another text.
+#[test]
+fn a_refusal_with_something_around_it_holds_the_gate() {
+    type Around = fn(&str) -> String;
+    let around: [(&str, Around); 6] = [
+        ("a greeting", |signed| format!("Dear operator,\n\n{signed}")),
+        ("a name behind it", |signed| format!("{signed}-- \nBob\n")),
+        ("a mark before it", |signed| format!("\u{feff}{signed}")),
+        ("quoted", |signed| signed.lines().map(|line| format!("> {line}\n")).collect()),
+        ("twice", |signed| format!("{signed}{signed}")),
+        ("indented", |signed| signed.lines().map(|line| format!("    {line}\n")).collect()),
+    ];
+    for (n, (how, around)) in around.into_iter().enumerate() {
+        for gate in [Gate::Cut, Gate::Lifecycle] {
+            let s = Scenario::new(9_900 + n as u64);
+            let (run_id, ask) = s.parked(gate);
+            let (folder, _) = ask.request_path.rsplit_once('/').unwrap();
+            let signed = s.world.sign(&s.world.person(SOVEREIGN), &refusal(&s, &ask));
+            s.world.file(&format!("{folder}/notes.md"), around(&signed).as_bytes());
+            s.sign(&ask, Approve);
+            let Outcome::Paused { invalid, .. } = s.resumed(&run_id).outcome else {
+                panic!("{how}: it passes")
+            };
+            assert!(invalid.iter().any(|one| one.invariant == "approval.plain"), "{how}: {invalid:?}");
+            assert!(!has_passed(&s, &run_id), "{how}");
+        }
+    }
 }
 
 /// Whatever becomes of a refusal on its way: it is heard, or nothing passes.

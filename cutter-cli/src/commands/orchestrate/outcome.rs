@@ -1,6 +1,7 @@
 //! What a driver's command came to, for people, machines, hooks and the exit code.
 
 use cutter_core::driver::{Driven, Outcome as Driver, TooFew};
+use cutter_core::gate::plain::PLAIN;
 use cutter_core::operate::inspect::{Summary, exit_code_of};
 use cutter_core::port::run_store::RunStore;
 use cutter_core::record::sidecar::Considered;
@@ -57,6 +58,9 @@ pub(crate) fn present(driven: &Driven, runs: &dyn RunStore, waited: Option<&str>
         Driver::Paused { ask, invalid, too_few } => {
             not_accepted.clone_from(invalid);
             still.clone_from(too_few);
+            if invalid.iter().any(|one| one.invariant == PLAIN) {
+                next = Some(format!("cutter orchestrate resume --run-id {}", driven.sidecar.run_id));
+            }
             let moved = waited != Some(ask.request_path.as_str());
             let exit = if moved { Exit::DONE } else { Exit::APPROVAL };
             (exit, if moved { Event::Gate } else { Event::Other })
@@ -152,6 +156,10 @@ pub(crate) fn people(presented: &Presented) -> String {
     }
     if let Some(too_few) = &presented.too_few {
         rows.push(("waits for", too_few.to_string()));
+    }
+    if presented.approvals_not_accepted.iter().any(|one| one.invariant == PLAIN) {
+        let waits = "a plain yes or no of whoever signed what is not plain, or that it is taken away";
+        rows.push(("waits for", waits.to_owned()));
     }
     text.push_str(&render::fields(&rows));
     for considered in &presented.approvals_not_accepted {

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use cutter_core::base::digest::Digest;
-use cutter_core::gate::plain::not_an_approval;
+use cutter_core::gate::plain::{approves_plainly, not_an_approval, speaks_of};
 use cutter_core::machine::run::{GateId, Stage};
 use cutter_core::operate::inspect::verify::{Allowed, Answer};
 use cutter_core::operate::inspect::{Claims, asked};
-use cutter_core::record::approval::{VOID, parse_field, parse_verdict};
+use cutter_core::record::approval::{Ask, VOID, parse_field, parse_verdict};
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::evidence::RunEvidence;
 use cutter_core::record::signature::SignatureFacts;
@@ -154,6 +154,9 @@ pub(super) fn refusals(
             }
         };
         let Some((actor, _)) = not_an_approval(ask, &signature, who) else { continue };
+        if is_overtaken(from, texts, ask, &signature)? {
+            continue;
+        }
         let said = match &signature {
             SignatureFacts::Good { text, .. } => parse_field(text, "decision").unwrap_or_default(),
             _ => "",
@@ -201,7 +204,8 @@ pub(super) fn refusals(
         };
         let is_refused = found.iter().any(|one| one.gate == gate && one.stands && one.heard == Heard::InTime);
         let is_asked = asked_last.is_none_or(|last| last == gate);
-        if at == gate && is_asked && !is_refused && !is_enacted && !claims.is_void(evidence) {
+        let is_answered = from.rows.is_none() && out.allowed.iter().any(|one| one.gate == gate);
+        if at == gate && !is_answered && is_asked && !is_refused && !is_enacted && !claims.is_void(evidence) {
             out.waits.push(gate);
         }
     }
@@ -214,6 +218,31 @@ pub(super) fn refusals(
     out.refused = found;
     Ok(())
 }
+
+/// Whether whoever signed a word that is no plain refusal has answered plainly since.
+fn is_overtaken(
+    from: Sources<'_>,
+    texts: &[(String, String)],
+    ask: &Ask,
+    word: &SignatureFacts,
+) -> Result<bool, Failure> {
+    let SignatureFacts::Good { fingerprint, signed_at, text } = word else { return Ok(false) };
+    if parse_field(text, "decision").and_then(parse_verdict).is_some() {
+        return Ok(false);
+    }
+    for (_, other) in texts.iter().filter(|(_, other)| speaks_of(other, ask)) {
+        let facts = observed(from.ring, from.chain, other.as_bytes(), wire::now())?;
+        let since = matches!(&facts, SignatureFacts::Good { fingerprint: key, signed_at: at, text }
+            if key == fingerprint && at > signed_at && approves_plainly(text));
+        if since {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The stages of a run whose units were enacted.
+const ENACTED: [Stage; 2] = [Stage::LifecycleEnacted, Stage::CloseoutReported];
 
 fn what(gate: GateId) -> &'static str {
     match gate {
@@ -254,7 +283,10 @@ pub(super) fn said(verified: &Verified) -> String {
         },
         _ if verified.answer == Answer::Fails => ", DOES NOT HOLD",
         (_, None, Some(false)) => ", not in force",
-        (_, None, None) => ", enacted by what is here; whether it is in force only the database says",
+        (Some(reached), None, None) if ENACTED.iter().any(|stage| stage.as_str() == reached) => {
+            ", enacted by what is here; whether it is in force only the database says"
+        }
+        (_, None, None) => ", not enacted by what is here; whether it is in force only the database says",
         (_, None, Some(true)) => "",
     });
     let allowed = |one: &Allowed| {

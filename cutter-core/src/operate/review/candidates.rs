@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use super::ReviewPorts;
 use crate::driver::{approval_prefix, is_called, speaks_of_any};
 use crate::port::PortResult;
+use crate::port::knowledge_base::Document;
 use crate::record::approval::Ask;
 
 /// Every document beside the request.
@@ -37,4 +38,12 @@ pub(super) async fn candidates(
         }
     }
     Ok(paths)
+}
+
+/// The request as it stands now, if it can be read.
+pub(super) async fn live_request(ports: &ReviewPorts, ask: &Ask) -> PortResult<Option<Document>> {
+    match ports.kb.read(&ask.request_path).await {
+        Err(error) if error.kind.is_junk() => Ok(None),
+        found => found,
+    }
 }
