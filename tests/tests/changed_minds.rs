@@ -422,3 +422,21 @@ fn a_run_whose_entry_was_given_up_is_voided_and_the_document_cut_anew() {
         assert_ne!(anew, run_id);
     }
 }
+
+/// A folder or a link under the name of an answer is nobody's answer, and takes only the name.
+#[test]
+fn an_answer_is_filed_beside_what_is_no_document() {
+    let d = Deployment::new();
+    let run_id = parked(&d, "cut");
+    let folder =
+        std::fs::read_dir(d.path("kb/knowledge/dev/laws/law-minds")).unwrap().next().unwrap().unwrap();
+    let request = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path()).find(|path| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("SG1-cut-authz-request-"))
+    });
+    let named = request.unwrap().to_string_lossy().replace("-request-", "-approval-");
+    std::os::unix::fs::symlink("/nonexistent", &named).unwrap();
+    std::fs::create_dir(named.replace("-approval-", "-approval-2-")).unwrap();
+    d.approve(&run_id, "cut");
+    assert!(std::path::Path::new(&named.replace("-approval-", "-approval-3-")).is_file());
+    assert_eq!(d.resume(&run_id).exits(0).state(), "awaiting_lifecycle_authorization");
+}

@@ -9,6 +9,7 @@ use cutter_core::driver::approval_prefix;
 use cutter_core::driver::restore::{Copies, owed, owed_report, own_folder, recorded};
 use cutter_core::gate::plain::approves_plainly;
 use cutter_core::machine::run::GateId;
+use cutter_core::port::PortErrorKind;
 use cutter_core::port::database::Reader as _;
 use cutter_core::port::knowledge_base::{CreateOutcome, Document};
 use cutter_core::record::approval::{VOID, parse_field};
@@ -98,9 +99,11 @@ fn filed_anew(stores: &Stores, path: &str, document: &Document) -> Result<String
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
     for n in 2..=99 {
         let path = format!("{folder}/{prefix}-moved-{n}.md");
-        match block_on(stores.kb.create(&path, &document.bytes))? {
-            CreateOutcome::Different { .. } => {}
-            CreateOutcome::Created | CreateOutcome::Identical => return Ok(path),
+        match block_on(stores.kb.create(&path, &document.bytes)) {
+            Ok(CreateOutcome::Created | CreateOutcome::Identical) => return Ok(path),
+            Ok(CreateOutcome::Different { .. }) => {}
+            Err(error) if matches!(error.kind, PortErrorKind::Invalid | PortErrorKind::Corrupt) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Err(Failure::usage(format!("{path}: expected a free name beside it for the refusal, observed none")))

@@ -8,6 +8,7 @@ use cutter_core::base::digest::Digest;
 use cutter_core::base::id::RunId;
 use cutter_core::machine::run::GateId;
 use cutter_core::operate::inspect::asked::{Asked, Purpose, answer_name};
+use cutter_core::port::PortErrorKind;
 use cutter_core::port::knowledge_base::{CreateOutcome, KnowledgeBase};
 use cutter_core::record::approval::{allows, field, render_approval};
 use cutter_core::record::effect::ReviewVerdict;
@@ -302,9 +303,12 @@ fn file(
         if folder.paths.contains(&path) {
             continue;
         }
-        match block_on(kb.create(&path, document))? {
-            CreateOutcome::Created | CreateOutcome::Identical => return Ok(path),
-            CreateOutcome::Different { .. } => {}
+        match block_on(kb.create(&path, document)) {
+            Ok(CreateOutcome::Created | CreateOutcome::Identical) => return Ok(path),
+            Ok(CreateOutcome::Different { .. }) => {}
+            // a folder, a link or a pipe takes the name, too
+            Err(error) if matches!(error.kind, PortErrorKind::Invalid | PortErrorKind::Corrupt) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Err(Failure::approval(format!("no free name after {ATTEMPTS} answers in {}", folder.folder)))
