@@ -50,6 +50,8 @@ pub(super) struct Crew {
     pub(super) lease: Duration,
     pub(super) poll: Duration,
     pub(super) is_draining: bool,
+    /// Whether what is parked was looked at once, by this worker or by the one whose turn it is.
+    has_looked: AtomicBool,
     dsn: Dsn,
     stop: Arc<AtomicBool>,
     held: Mutex<Vec<Held>>,
@@ -90,6 +92,7 @@ impl Crew {
             lease,
             poll,
             is_draining,
+            has_looked: AtomicBool::new(false),
             dsn,
             stop,
             held: Mutex::new(Vec::new()),
@@ -269,7 +272,9 @@ impl Crew {
             match block_on(watch.take_turn(&queue)) {
                 Ok(true) if next_look <= Instant::now() => {
                     let began = Instant::now();
-                    if !self.look(&mut opened, &mut watch, &queue) {
+                    let is_made = self.look(&mut opened, &mut watch, &queue);
+                    self.looked();
+                    if !is_made {
                         // Another worker may see what this one cannot: leave the turn, and the time to take it.
                         let _ = block_on(watch.leave(&queue));
                         self.sleep(lease / 2);
@@ -278,7 +283,7 @@ impl Crew {
                     let rest = self.poll.max((began.elapsed() * REST).min(LONGEST_REST));
                     next_look = Instant::now() + rest;
                 }
-                Ok(_) => {}
+                Ok(_) => self.looked(),
                 Err(error) => self.complain("asking whose turn it is to watch", &error),
             }
             // Both who has the turn and who waits for it ask a few times in a lease.
@@ -287,6 +292,17 @@ impl Crew {
         }
         // If it cannot be said, the lease runs out.
         let _ = block_on(watch.leave(&queue));
+    }
+
+    /// Whether a hand that finds nothing may believe that nothing is there.
+    pub(super) fn has_looked(&self) -> bool {
+        self.has_looked.load(Ordering::SeqCst)
+    }
+
+    fn looked(&self) {
+        if !self.has_looked.swap(true, Ordering::SeqCst) {
+            self.wake();
+        }
     }
 
     /// One look. `false`: it could not be made.

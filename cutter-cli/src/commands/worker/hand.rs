@@ -53,7 +53,7 @@ pub(super) fn work(crew: &Crew) {
                     opened = None;
                 }
             }
-            Ok(None) if crew.is_draining && is_drained(crew, &queue) => crew.stop(),
+            Ok(None) if crew.is_draining && crew.has_looked() && is_drained(crew, &queue) => crew.stop(),
             Ok(None) => crew.rest(),
             Err(error) => {
                 crew.complain("taking an item", &error);
