@@ -12,11 +12,12 @@ use cutter_core::driver::{
     self, DriveError, Driven, Outcome, Ports, ResumeOptions, ask_for_stop, stop_kinds,
 };
 use cutter_core::operate::inspect::recover::unknown_to;
+use cutter_core::operate::review::ReviewPorts;
 use cutter_core::record::approval::{Ask, DRIFT_ACK, STOP_RESUME, VOID, render_approval};
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::sidecar::{Sidecar, StopRecord};
 use cutter_core::report::naming::EscalationKind;
-use cutter_core::testing::memory::block_on;
+use cutter_core::testing::memory::{MemoryPorts, block_on};
 
 pub use kb::{Meanwhile, SlowKnowledgeBase};
 
@@ -80,6 +81,12 @@ impl Scenario {
         let driven = self.resume(&self.ports(), &run_id).expect("the run goes on");
         let ask = asked(&driven);
         (run_id, ask)
+    }
+
+    /// What the review duty has, in a process of its own.
+    pub fn review_ports(&self) -> ReviewPorts {
+        let MemoryPorts { reader, reviewer, kb, signatures, .. } = self.world.process().ports();
+        ReviewPorts { reader, reviewer, kb, signatures }
     }
 
     /// Resumes in a process of its own.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cutter_core::base::digest::Digest;
 use cutter_core::base::id::RunId;
 use cutter_core::driver::{Outcome, ask_for_stop};
-use cutter_core::operate::review::{Outcome as Became, Review, ReviewPorts};
+use cutter_core::operate::review::{Outcome as Became, Review};
 use cutter_core::record::approval::{Ask, field};
 use cutter_core::record::ask::{AskWrite, RunBegun};
 use cutter_core::record::effect::ReviewVerdict::Approve;
@@ -132,13 +132,7 @@ fn the_review_duty_stores_nothing_for_a_request_that_shows_something_else() {
         };
         block_on(s.ports().executor.open_ask(&fence, &write)).expect("his login may");
         s.sign(&forged, Approve);
-        let ports = s.world.process().ports();
-        let ports = ReviewPorts {
-            reader: ports.reader,
-            reviewer: ports.reviewer,
-            kb: ports.kb,
-            signatures: ports.signatures,
-        };
+        let ports = s.review_ports();
         let reviewed = block_on(Review::new("rita".into()).pass(&ports)).expect("it looks");
         let is_decided = reviewed.iter().any(|r| matches!(r.outcome, Became::Decided { .. }));
         assert_eq!(is_decided, what == "nothing", "{what}: {reviewed:?}");

@@ -1,6 +1,6 @@
 //! A refusal counts whatever its document is called: nobody who files documents takes its weight by a name.
 
-use cutter_core::operate::review::{Outcome as Became, Review, ReviewPorts};
+use cutter_core::operate::review::{Outcome as Became, Review};
 use cutter_core::record::approval::Ask;
 use cutter_core::record::effect::ReviewVerdict::{Approve, Reject};
 use cutter_core::testing::memory::block_on;
@@ -68,13 +68,7 @@ fn the_review_duty_hears_it_too() {
             if verdict == Reject {
                 s.sign(&ask, Approve);
             }
-            let ports = s.world.process().ports();
-            let ports = ReviewPorts {
-                reader: ports.reader,
-                reviewer: ports.reviewer,
-                kb: ports.kb,
-                signatures: ports.signatures,
-            };
+            let ports = s.review_ports();
             let reviewed = block_on(Review::new("rita".into()).pass(&ports)).expect("it looks");
             let decided = reviewed.iter().find_map(|r| match &r.outcome {
                 Became::Decided { decision, .. } => Some(*decision),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use cutter_core::base::id::RunId;
 use cutter_core::driver::Outcome;
-use cutter_core::operate::review::{Outcome as Became, Review, ReviewPorts};
+use cutter_core::operate::review::{Outcome as Became, Review};
 use cutter_core::record::approval::{Ask, render_approval};
 use cutter_core::record::effect::ReviewVerdict::{Approve, Reject};
 use cutter_core::testing::memory::block_on;
@@ -212,13 +212,7 @@ fn the_review_duty_decides_nothing_beside_it() {
     let (_, ask) = s.parked(Gate::Cut);
     file(&s, &ask, "notes.md", &refusal(&s, &ask).replace("decision: reject", "Decision: reject"));
     s.sign(&ask, Approve);
-    let ports = s.world.process().ports();
-    let ports = ReviewPorts {
-        reader: ports.reader,
-        reviewer: ports.reviewer,
-        kb: ports.kb,
-        signatures: ports.signatures,
-    };
+    let ports = s.review_ports();
     let reviewed = block_on(Review::new("rita".into()).pass(&ports)).expect("it looks");
     assert!(!reviewed.iter().any(|r| matches!(r.outcome, Became::Decided { .. })), "{reviewed:?}");
     let is_named =
