@@ -205,6 +205,32 @@ fn a_kill_while_it_is_made_leaves_nothing_half_made() {
 }
 
 #[test]
+fn a_database_that_a_killed_starter_still_makes_is_waited_for() {
+    let home = Home::new();
+    let cluster = home.cluster();
+    cluster.start().unwrap();
+    let marker = home.path.join("pg/data/cutter.provisioned");
+    let server = cluster.dsn(Login::Admin).unwrap();
+    let session = |database| server.with_database(database).config().unwrap().connect(NoTls).unwrap();
+    for _ in 0..3 {
+        session("postgres").batch_execute("DROP DATABASE cutter").unwrap();
+        std::fs::remove_file(&marker).unwrap();
+        // Nobody copies a template that is in use: both wait until this session leaves.
+        let template = session("template1");
+        let (home, mut left_behind) = (&home, session("postgres"));
+        let started = std::thread::scope(|scope| {
+            scope.spawn(move || left_behind.batch_execute("CREATE DATABASE cutter"));
+            let started = scope.spawn(|| home.cluster().start().map(|_| ()));
+            std::thread::sleep(Duration::from_millis(400));
+            drop(template);
+            started.join().unwrap()
+        });
+        started.unwrap();
+        assert_eq!(ask(&cluster, Login::Ro, "SELECT 'up'::text"), "up");
+    }
+}
+
+#[test]
 fn the_server_outlives_the_kill_of_whoever_started_it() {
     let home = Home::new();
     let cluster = home.cluster();

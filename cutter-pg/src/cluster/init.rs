@@ -127,6 +127,9 @@ pub(crate) fn reset_admin(
     Ok(())
 }
 
+/// What a server says that has the database: seen at once, or after waiting for who made it.
+const IS_THERE: [&str; 2] = ["42P04", "23505"];
+
 /// Makes logins and database; nothing to do if the marker names them all.
 pub(crate) fn provision(place: &Place, passwords: &LoginPasswords) -> Result<(), ClusterError> {
     let marker = place.data().join(MARKER);
@@ -140,13 +143,12 @@ pub(crate) fn provision(place: &Place, passwords: &LoginPasswords) -> Result<(),
     on_own_thread(move || {
         let mut client = dsn.config()?.connect(postgres::NoTls)?;
         ensure_logins(&mut client, &passwords)?;
-        let exists = client
-            .query_opt("SELECT 1 FROM pg_catalog.pg_database WHERE datname = $1", &[&DATABASE])?
-            .is_some();
-        if !exists {
-            client.batch_execute(&format!("CREATE DATABASE {DATABASE}"))?;
+        // Asking first would not do: whoever was killed while it made the database left a server process
+        // that makes it still.
+        match client.batch_execute(&format!("CREATE DATABASE {DATABASE}")).map_err(PgError::from) {
+            Err(error) if error.sqlstate().is_some_and(|code| IS_THERE.contains(&code)) => Ok(()),
+            outcome => outcome,
         }
-        Ok(())
     })?;
     write_durable(&marker, wanted.as_bytes())
 }
