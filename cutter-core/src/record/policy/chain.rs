@@ -195,10 +195,13 @@ impl Chain {
         let doubtful = self.links.iter().filter_map(|link| {
             let (person, fingerprint) = link.signer.as_ref()?;
             let since = now.key(fingerprint)?.compromised_since.filter(|since| *since <= link.recorded_at)?;
+            let changes: Vec<String> = link.event.changes.iter().map(ToString::to_string).collect();
             Some(format!(
-                "policy event {} of {} is signed with {person}'s key, which somebody else may have had since {since}: \
-                 look at what it changed",
-                link.event.seq, link.recorded_at
+                "policy event {} of {} is signed with {person}'s key, which somebody else may have had since {since}. \
+                 It stands until another event takes it back: {}",
+                link.event.seq,
+                link.recorded_at,
+                changes.join("; ")
             ))
         });
         let foundings = self.foundings.iter().map(founding);
