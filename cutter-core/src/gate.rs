@@ -114,6 +114,13 @@ pub fn invariants_markdown() -> String {
         for i in *part {
             out.push_str(&format!("| `{}` | {} | {} |\n", i.id, i.what, i.clause));
         }
+        if prefix == "approval" {
+            out.push_str(&format!(
+                "\nBeside the one answer stands `{}`, over all documents at a gate: somebody who may refuse has signed\n\
+                 nothing about what is asked that is neither a whole refusal nor plainly an approval.\n",
+                plain::PLAIN
+            ));
+        }
     }
     out
 }

@@ -125,21 +125,30 @@ impl NotTaken {
         beside: &[Self],
         mut valid: impl Iterator<Item = &'a VerifiedApproval>,
     ) -> bool {
-        let SignatureFacts::Good { fingerprint, signed_at, .. } = &self.signature else { return false };
-        let since = |key: &str, at: Timestamp| {
-            normal_fingerprint(key) == normal_fingerprint(fingerprint) && at > *signed_at
-        };
-        let is_plain = |other: &Self| match &other.signature {
-            SignatureFacts::Good { fingerprint, signed_at, text } => {
-                let is_whole = other.report.checks.iter().all(|c| c.ok || c.invariant != WELL_FORMED);
-                is_whole && since(fingerprint, *signed_at) && approves_plainly(text)
-            }
-            _ => false,
-        };
-        is_unclear(&self.report)
-            && !valid.any(|answer| since(answer.fingerprint().unwrap_or_default(), answer.signed_at()))
-            && !beside.iter().any(is_plain)
+        let is_whole = |other: &Self| other.report.checks.iter().all(|c| c.ok || c.invariant != WELL_FORMED);
+        let is_said_since =
+            |other: &Self| is_whole(other) && is_said_plainly_since(&self.signature, &other.signature);
+        let is_signed = matches!(self.signature, SignatureFacts::Good { .. });
+        is_signed
+            && is_unclear(&self.report)
+            && !valid.any(|answer| {
+                is_since(&self.signature, answer.fingerprint().unwrap_or_default(), answer.signed_at())
+            })
+            && !beside.iter().any(is_said_since)
     }
+}
+
+/// Whether whoever signed a word has approved plainly since, by another document.
+#[must_use]
+pub fn is_said_plainly_since(word: &SignatureFacts, other: &SignatureFacts) -> bool {
+    let SignatureFacts::Good { fingerprint, signed_at, text } = other else { return false };
+    is_since(word, fingerprint, *signed_at) && approves_plainly(text)
+}
+
+/// Whether what a key signed at a time comes after a word of the same key.
+fn is_since(word: &SignatureFacts, key: &str, at: Timestamp) -> bool {
+    let SignatureFacts::Good { fingerprint, signed_at, .. } = word else { return false };
+    normal_fingerprint(key) == normal_fingerprint(fingerprint) && at > *signed_at
 }
 
 /// Whether a report is about a word that is not plain.

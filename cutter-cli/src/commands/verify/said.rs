@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cutter_core::base::digest::Digest;
-use cutter_core::gate::plain::{approves_plainly, not_an_approval, speaks_of};
+use cutter_core::gate::plain::{is_said_plainly_since, not_an_approval, speaks_of};
 use cutter_core::machine::run::{GateId, Stage};
 use cutter_core::operate::inspect::verify::{Allowed, Answer};
 use cutter_core::operate::inspect::{Claims, asked};
@@ -226,15 +226,13 @@ fn is_overtaken(
     ask: &Ask,
     word: &SignatureFacts,
 ) -> Result<bool, Failure> {
-    let SignatureFacts::Good { fingerprint, signed_at, text } = word else { return Ok(false) };
+    let SignatureFacts::Good { text, .. } = word else { return Ok(false) };
     if parse_field(text, "decision").and_then(parse_verdict).is_some() {
         return Ok(false);
     }
     for (_, other) in texts.iter().filter(|(_, other)| speaks_of(other, ask)) {
         let facts = observed(from.ring, from.chain, other.as_bytes(), wire::now())?;
-        let since = matches!(&facts, SignatureFacts::Good { fingerprint: key, signed_at: at, text }
-            if key == fingerprint && at > signed_at && approves_plainly(text));
-        if since {
+        if is_said_plainly_since(word, &facts) {
             return Ok(true);
         }
     }
