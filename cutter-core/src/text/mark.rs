@@ -185,7 +185,7 @@ const LEAST_MARKS: usize = 16_384;
 const BYTES_PER_MARK: usize = 128;
 
 impl MarkLimits {
-    /// How many marks (headings, and lines or elements that may begin a unit) are followed in a text
+    /// How many marks (headings, lines or elements that may begin a unit, names of units) are followed in a text
     /// of so many bytes, and how many attributes of one element. A text that is little else than marks
     /// is refused as soon as they are counted; whoever allows more candidates allows as many marks.
     #[must_use]
@@ -243,9 +243,9 @@ pub enum MarkError {
         /// The file's size.
         observed: usize,
     },
-    /// More headings, or lines or elements that may begin a unit, than a text of its size has.
+    /// More headings, lines or elements that may begin a unit, or names of units, than a text of its size has.
     #[error(
-        "expected at most {limit} in {bytes} bytes of headings and of lines or elements that may begin a unit, observed more; if all are units, allow as many (max_candidates)"
+        "expected at most {limit} in {bytes} bytes of headings, of lines or elements that may begin a unit, or of names of units, observed more; if all are meant, allow as many (max_candidates)"
     )]
     TooDense {
         /// How many are followed.

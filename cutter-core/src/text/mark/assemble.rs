@@ -295,7 +295,7 @@ impl<'a> Assembler<'a> {
                 candidate.section_type = "repealed_placeholder".into();
             }
         }
-        add_line_aliases(profile, self.text, shift, &mut self.candidates);
+        add_line_aliases(self.context, self.text, shift, &mut self.candidates)?;
         cite(&mut self.candidates, &self.context.profile.citation_kinds, &self.names);
         check_partition(self.region, self.candidates.iter().map(|c| (c.start, c.end)))?;
         if self.region.is_empty() {

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use crate::text::address::text::fold_case;
 use crate::text::profile::Profile;
 
-use super::Candidate;
+use super::{Candidate, MarkContext, MarkError};
 
 /// A longer body says more than that the article is repealed.
 const MAX_REPEALED_BYTES: usize = 240;
@@ -49,8 +49,14 @@ pub(super) fn publication_type(profile: &Profile, source: &[u8]) -> Option<Strin
 }
 
 /// Adds the names that lines like `r[rule.id]` give the units they stand in, or the unit
-/// whose heading is the next line of text.
-pub(super) fn add_line_aliases(profile: &Profile, text: &str, shift: usize, candidates: &mut [Candidate]) {
+/// whose heading is the next line of text. Each counts as a mark, for each takes memory.
+pub(super) fn add_line_aliases(
+    context: &MarkContext<'_>,
+    text: &str,
+    shift: usize,
+    candidates: &mut [Candidate],
+) -> Result<(), MarkError> {
+    let (profile, limits, mut names) = (context.profile, context.limits, 0);
     for mark in &profile.alias_marks {
         let mut at = 0;
         for (start, _) in text.match_indices(mark.as_str()) {
@@ -69,10 +75,13 @@ pub(super) fn add_line_aliases(profile: &Profile, text: &str, shift: usize, cand
             let is_last = ends.is_some_and(|rest| rest.chars().all(char::is_whitespace));
             let named = at + usize::from(is_last && at + 1 < candidates.len());
             if let Some(candidate) = candidates.get_mut(named) {
+                names += 1;
+                limits.check_marks(text.len(), names)?;
                 candidate.aliases.push(name.to_string());
             }
         }
     }
+    Ok(())
 }
 
 /// The name in `{#name …}` at the end of a heading.

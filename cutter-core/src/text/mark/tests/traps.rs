@@ -219,6 +219,18 @@ fn a_thousand_units_are_enough_unless_more_are_allowed() {
 }
 
 #[test]
+fn a_text_of_nothing_but_names_is_refused_unless_as_many_are_allowed() {
+    let text = std::format!("# h\n\n{}", "r[a]\n".repeat(20_000));
+    let with = |most: u32| {
+        mark_with(text.as_bytes(), |_, limits| {
+            (limits.max_candidates, limits.stop) = (most, Stop::AtDensity);
+        })
+    };
+    assert_eq!(with(1000), Err(MarkError::TooDense { limit: 16_384, bytes: text.len() }));
+    assert_eq!(with(20_000).unwrap().candidates[0].aliases.len(), 20_000);
+}
+
+#[test]
 fn a_text_of_nothing_but_marks_is_refused_unless_as_many_are_allowed() {
     for text in ["# h\n", "h\n===\n", "#\n"].map(|mark| mark.repeat(20_000)) {
         let with = |most: u32, stop: Stop| {
