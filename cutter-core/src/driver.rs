@@ -62,8 +62,9 @@ use crate::record::sidecar::{Considered, Sidecar, SidecarError, StopRecord};
 
 pub use create::{NewRun, cut};
 pub use listen::{TooFew, approval_prefix};
-pub(crate) use listen::{expected_first, is_called, rank, speaks_of_any, verdict_on};
-pub(crate) use parts::unclear_part;
+pub(crate) use listen::{expected_first, is_called, rank, speaks_of_any};
+pub use parts::signed_parts;
+pub(crate) use parts::verdict_on_document;
 pub(crate) use policy::{allowed, observe};
 pub use policy::{founded_policy, policy_of};
 pub use record::check_history;

@@ -25,7 +25,7 @@ use std::str::FromStr;
 pub use decrypt::{DecryptFacts, decrypt_stream};
 pub use encrypt::{EncryptFacts, EncryptWriter, Recipient};
 pub use key::{KeyKind, KeyPair, PublicKey};
-pub use verify::{MAX_DOCUMENT_BYTES, SignatureFacts, Verdict, verify_clearsigned};
+pub use verify::{MAX_DOCUMENT_BYTES, SignatureFacts, Signer, Verdict, signers, verify_clearsigned};
 
 /// How far ahead of our clock a signature may be dated, in seconds.
 pub const CLOCK_SKEW_SECONDS: u64 = 300;

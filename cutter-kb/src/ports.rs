@@ -24,7 +24,7 @@ use uuid::Uuid;
 use crate::backup_target::{BackupWriter, FolderBackupTarget};
 use crate::file_error::FileError;
 use crate::folder::{Append, Creation, FolderKb};
-use crate::openpgp::{PublicKey, Verdict, verify_clearsigned};
+use crate::openpgp::{PublicKey, Verdict, signers, verify_clearsigned};
 use crate::run_store::{FileRunStore, Holder, LockOutcome, Put};
 
 const KB: Port = Port::KnowledgeBase;
@@ -306,6 +306,19 @@ impl SignatureVerifier for KeyRing {
         let keys: Vec<PublicKey> =
             keys.iter().filter_map(|key| PublicKey::parse(key.as_bytes()).ok()).collect();
         Ok(observed(document, &keys, now))
+    }
+
+    async fn signers(&self, block: &[u8], keys: &[&str]) -> PortResult<Vec<SignatureFacts>> {
+        let given = keys.iter().filter_map(|key| PublicKey::parse(key.as_bytes()).ok());
+        let keys: Vec<PublicKey> = given.chain(self.keys.iter().cloned()).collect();
+        Ok(signers(block, &keys)
+            .into_iter()
+            .map(|signer| SignatureFacts::Good {
+                fingerprint: signer.primary_fingerprint.to_string(),
+                signed_at: signer.created,
+                text: signer.text,
+            })
+            .collect())
     }
 }
 

@@ -6,7 +6,7 @@
 
 mod support;
 
-use cutter_kb::openpgp::{KeyKind, KeyPair, PublicKey, SignatureFacts, Verdict, verify_clearsigned};
+use cutter_kb::openpgp::{KeyKind, KeyPair, PublicKey, SignatureFacts, Verdict, signers, verify_clearsigned};
 use support::Gpg;
 
 const TEXT: &[u8] = b"# Approval\n\nrun: 42\n- a list item\n-- a rule\nFrom here on\n\nlast line\n";
@@ -336,4 +336,51 @@ fn gpg_accepts_what_we_sign() {
     let reread = KeyPair::parse(pair.secret_armored().unwrap().as_bytes()).unwrap();
     assert_eq!(reread.fingerprint(), pair.fingerprint());
     assert!(!format!("{pair:?}").contains("PRIVATE"));
+}
+
+/// Whatever gpg calls a good signature has a signer, also where we accept none of it; a changed text has none.
+#[test]
+fn whatever_gpg_calls_good_has_a_signer() {
+    let Some(gpg) = Gpg::new("signers") else { return };
+    generate(&gpg, "Ada <ada@example.org>", "ed25519", "sign", "never", &[]);
+    generate(&gpg, "Bob <bob@example.org>", "ed25519", "sign", "never", &[]);
+    let keys: Vec<PublicKey> =
+        ["ada", "bob"].map(|user| PublicKey::parse(&gpg.export(user)).unwrap()).into_iter().collect();
+    let ada = gpg.fingerprint("ada");
+    let long = [TEXT, &b"a line of some length\n".repeat(140_000)[..]].concat();
+    let texts: [(&str, &[u8], &[&str]); 10] = [
+        ("plain", TEXT, &[]),
+        ("Latin-1", b"nonce: 42\nreason: d\xe9j\xe0 vu\n", &[]),
+        ("a zero byte", b"nonce: 42\nreason: a\0b\n", &[]),
+        ("a bare CR", b"nonce: 42\nreason: a\rb\n", &[]),
+        ("old line ends", b"nonce: 42\rreason: no\r", &[]),
+        ("blanks at ends", b"nonce: 42 \t\nreason: no  \n", &[]),
+        ("dashes", b"nonce: 42\n- no\n-- no\nFrom me\n", &[]),
+        ("a critical notation", b"nonce: 42\n", &["--set-notation", "!x@example.org=1"]),
+        ("an end of its own", b"nonce: 42\n", &["--default-sig-expire", "1"]),
+        ("long", &long, &[]),
+    ];
+    let mut unsigned = Vec::new();
+    for (what, text, options) in texts {
+        let document = clearsign(&gpg, "ada", text, options);
+        for (how, stored) in [
+            ("as it is", document.clone()),
+            ("with CRLF", document.split(|b| *b == b'\n').collect::<Vec<_>>().join(&b"\r\n"[..])),
+            ("a blank at every end", document.split(|b| *b == b'\n').collect::<Vec<_>>().join(&b" \n"[..])),
+        ] {
+            let found = signers(&stored, &keys);
+            let is_hers = found.len() == 1 && found[0].primary_fingerprint.to_string() == ada;
+            if !is_hers || !found[0].text.contains("42") {
+                unsigned.push(format!("{what}, {how}: {} signers", found.len()));
+            }
+        }
+        let at = document.windows(2).position(|pair| pair == b"42").unwrap();
+        let mut changed = document;
+        changed[at] = b'5';
+        assert!(signers(&changed, &keys).is_empty(), "{what}: changed");
+    }
+    assert!(unsigned.is_empty(), "{unsigned:#?}");
+    let both = gpg.run(&["--local-user", "ada", "--local-user", "bob", "--clearsign"], TEXT);
+    assert_eq!(signers(&both, &keys).len(), 2, "signed by two");
+    assert!(signers(&both, &keys[..1]).len() == 1 && signers(TEXT, &keys).is_empty());
 }

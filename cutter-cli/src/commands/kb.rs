@@ -21,7 +21,7 @@ use serde::Serialize;
 use crate::app::Context;
 use crate::commands::RunArg;
 use crate::commands::orchestrate::load;
-use crate::commands::verify::observed;
+use crate::commands::verify::words;
 use crate::config::Config;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
@@ -79,12 +79,14 @@ pub(crate) fn run(cx: &Context, args: &KbArgs) -> Outcome {
 /// Whether a document is the word of somebody whom the policy knows about the run, and not plainly an approval:
 /// that must be heard, not replaced.
 fn refuses(config: &Config, run_id: &RunId, document: &Document) -> bool {
-    if !String::from_utf8_lossy(&document.bytes).contains(run_id.as_str()) {
+    if !document.bytes.windows(run_id.as_str().len()).any(|part| part == run_id.as_str().as_bytes()) {
         return false;
     }
-    let facts = wire::key_ring(config)
-        .and_then(|ring| observed(&ring, &wire::policy::chain(config)?, &document.bytes, wire::now()));
-    matches!(facts, Ok(SignatureFacts::Good { text, .. }) if !approves_plainly(&text))
+    let words =
+        wire::key_ring(config).and_then(|ring| words(&ring, &wire::policy::chain(config)?, &document.bytes));
+    let is_one =
+        |word: &SignatureFacts| matches!(word, SignatureFacts::Good { text, .. } if !approves_plainly(text));
+    words.is_ok_and(|words| words.iter().any(is_one))
 }
 
 /// Files an answer once more in its folder, under the first name of its gate that is free or holds it

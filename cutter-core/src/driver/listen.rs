@@ -13,7 +13,8 @@ use alloc::vec::Vec;
 
 use serde::Serialize;
 
-use super::parts::unclear_part;
+use super::parts::verdict_on_document;
+use super::policy::MayRefuse;
 use super::run::{Halt, Run};
 use super::{DriveError, policy};
 use crate::base::digest::Digest;
@@ -23,7 +24,7 @@ use crate::gate::verified::{NotVerified, VerifiedApproval, verify};
 use crate::machine::run::GateId;
 use crate::port::environment::Progress;
 use crate::port::knowledge_base::Document;
-use crate::record::approval::{ApprovalPolicy, Ask};
+use crate::record::approval::Ask;
 use crate::record::ask::AnswerWrite;
 use crate::record::check::GateReport;
 use crate::record::effect::ReviewVerdict;
@@ -250,7 +251,8 @@ impl Run<'_> {
                 }
             }
         }
-        let holds = |not: &NotTaken| not.holds(&not_taken, heard.valid.iter().map(|answer| &answer.approval));
+        let holds =
+            |not: &NotTaken| not.holds(asks, &not_taken, heard.valid.iter().map(|answer| &answer.approval));
         let held_by = not_taken.iter().zip(&places).find(|(not, _)| holds(not));
         heard.unclear = held_by.and_then(|(_, place)| heard.invalid.get(*place)).cloned();
         heard.valid.sort_by_key(Answer::rank);
@@ -289,7 +291,7 @@ impl Run<'_> {
         judged: Judged,
     ) -> Result<Result<Answer, NotTaken>, Halt> {
         let now = self.judged_at().await?;
-        let mut signature =
+        let signature =
             match policy::observe(self.ports.signatures.as_ref(), chain, &document.bytes, now).await {
                 Ok(signature) => signature,
                 Err(error) if error.kind.is_junk() => {
@@ -297,7 +299,8 @@ impl Run<'_> {
                 }
                 Err(error) => return Err(self.halt(error)),
             };
-        let mut refusal = GateReport { gate: GateId::FailureEscalation, checks: Vec::new() };
+        let report = GateReport { gate: GateId::FailureEscalation, checks: Vec::new() };
+        let mut refusal = NotTaken { report, signature: signature.clone() };
         for ask in asks {
             let facts = AuthorizationFacts {
                 ask: ask.clone(),
@@ -317,15 +320,15 @@ impl Run<'_> {
                         .any(|a| a.approval_kb_id == path && a.sha256 != Some(document.sha256)),
                 request_sha256_live: self.live_request(&ask.request_path).await?.map(|found| found.sha256),
             };
-            let now_may = chain.now().of_refusals();
-            let verdict = verdict_on(facts.clone(), &now_may, document.sha256);
-            match verdict {
+            let signatures = self.ports.signatures.as_ref();
+            let verdict = verdict_on_document(signatures, chain, &document.bytes, facts).await;
+            match verdict.map_err(|e| self.halt(e))? {
                 Ok(approval) => {
                     let gate = ask.gate;
                     let mut own = if approval.allows() { self.own_checks(gate) } else { Vec::new() };
                     own.retain(|check| !check.ok);
                     if !own.is_empty() {
-                        refusal = GateReport { gate, checks: own };
+                        refusal.report = GateReport { gate, checks: own };
                         continue;
                     }
                     return Ok(Ok(Answer {
@@ -336,23 +339,16 @@ impl Run<'_> {
                         document: String::from_utf8_lossy(&document.bytes).into_owned(),
                     }));
                 }
-                Err(NotVerified(mut report)) => {
-                    let facts = AuthorizationFacts { policy: now_may, ..facts };
-                    let signatures = self.ports.signatures.as_ref();
-                    let part = unclear_part(signatures, chain, &document.bytes, facts, &mut report).await;
-                    if let Some(part) = part.map_err(|e| self.halt(e))? {
-                        signature = part;
-                    }
-                    let fewer =
-                        refusal.checks.is_empty() || report.failures().len() < refusal.failures().len();
-                    let better = plain::is_unclear(&report) || fewer && !plain::is_unclear(&refusal);
-                    if better {
-                        refusal = report;
+                Err(not) => {
+                    let is_first = refusal.report.checks.is_empty();
+                    let fewer = is_first || not.report.failures().len() < refusal.report.failures().len();
+                    if plain::is_unclear(&not.report) || fewer && !plain::is_unclear(&refusal.report) {
+                        refusal = not;
                     }
                 }
             }
         }
-        Ok(Err(NotTaken { report: refusal, signature }))
+        Ok(Err(refusal))
     }
 
     /// By the database's clock: whoever drives the run sets their own.
@@ -406,9 +402,9 @@ impl Run<'_> {
 }
 
 /// The verdict on an answer. Whoever may approve now may refuse, also what was asked before they could.
-pub(crate) fn verdict_on(
+pub(super) fn verdict_on(
     facts: AuthorizationFacts,
-    now: &ApprovalPolicy,
+    may_refuse: &MayRefuse,
     sha256: Digest,
 ) -> Result<VerifiedApproval, NotVerified> {
     let report = authorization::judge(&facts);
@@ -419,9 +415,10 @@ pub(crate) fn verdict_on(
         return Err(NotVerified(GateReport { gate: report.gate, checks: alloc::vec![fault] }));
     }
     verdict.or_else(|NotVerified(mut report)| {
-        let facts = AuthorizationFacts { policy: now.clone(), ..facts };
+        let facts = AuthorizationFacts { policy: may_refuse.now.clone(), ..facts };
         let verdict = verify(&facts, &authorization::judge(&facts), sha256);
         verdict.ok().filter(|answer| !answer.allows()).ok_or_else(|| {
+            let facts = AuthorizationFacts { policy: may_refuse.since_asked.clone(), ..facts };
             if let Some(unclear) = plain::unclear(&facts, &report) {
                 report.checks.insert(0, unclear);
             }

@@ -1,61 +1,79 @@
-//! What is signed in a document that is not one whole signed text.
+//! The verdict on a document that may answer, and what is signed in one that is not one whole signed text.
 
-use alloc::string::String;
+use alloc::vec;
 use alloc::vec::Vec;
 
-use jiff::{SignedDuration, Timestamp};
-
-use super::policy::genuine;
+use super::listen::verdict_on;
+use super::policy::MayRefuse;
+use crate::base::digest::Digest;
 use crate::gate::authorization::AuthorizationFacts;
-use crate::gate::plain;
+use crate::gate::plain::{self, NotTaken};
+use crate::gate::verified::{NotVerified, VerifiedApproval};
 use crate::port::PortResult;
 use crate::port::signer::SignatureVerifier;
-use crate::record::check::GateReport;
 use crate::record::policy::Chain;
 use crate::record::signature::SignatureFacts;
 
-/// At most so many signed texts of one document are looked at,
+/// At most so many signed texts of one document are looked at.
 const PARTS_MAX: usize = 16;
-/// and a signature may be so much ahead of the clock.
-const AHEAD: SignedDuration = SignedDuration::from_hours(24 * 400);
+const BEGIN: &[u8] = b"-----BEGIN ";
+const SIGNED_MESSAGE: &[u8] = b" SIGNED MESSAGE-----";
 
-/// The genuine signatures in a document that is not one whole signed text: something stands around or
-/// between, it is quoted, its lines are stored with blanks that no signature covers, or a clock was ahead. What
-/// they cover is nobody's answer, and may be meant as one.
-async fn signed_parts(
+/// The texts that somebody's key signed in a document that is not one whole signed text: something stands around or
+/// between, it is quoted, its lines are stored with blanks that no signature covers, a character does not read, or
+/// the signature or its key is good no more. What they cover is nobody's answer, and may be meant as one.
+///
+/// # Errors
+/// The port's.
+pub async fn signed_parts(
     signatures: &dyn SignatureVerifier,
     chain: &Chain,
     document: &[u8],
-    now: Timestamp,
 ) -> PortResult<Vec<SignatureFacts>> {
-    let text = String::from_utf8_lossy(document);
-    let mut parts = Vec::new();
-    for block in blocks(&text).into_iter().take(PARTS_MAX) {
-        let mut facts = genuine(signatures, chain, block.as_bytes(), now).await?;
-        if matches!(&facts, SignatureFacts::Bad { code, .. } if code == "signature_in_future") {
-            let then = now.checked_add(AHEAD).unwrap_or(now);
-            facts = genuine(signatures, chain, block.as_bytes(), then).await?;
+    let (keys, mut parts) = (chain.public_keys(), Vec::new());
+    for block in blocks(document).into_iter().take(PARTS_MAX) {
+        for part in signatures.signers(&block, &keys).await? {
+            if !parts.contains(&part) {
+                parts.push(part);
+            }
         }
-        parts.extend(matches!(facts, SignatureFacts::Good { .. }).then_some(facts));
     }
     Ok(parts)
 }
 
-/// Every clear-signed block of a text, without what mail programs put before its lines.
-fn blocks(text: &str) -> Vec<String> {
-    let (mut blocks, mut open, mut quote) = (Vec::new(), None::<String>, "");
-    for line in text.lines() {
-        if let Some((before, _)) =
-            line.split_once("-----BEGIN ").filter(|(_, after)| after.contains(" SIGNED MESSAGE-----"))
-        {
-            (open, quote) = (Some(String::new()), before);
+fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
+    bytes.windows(wanted.len()).position(|window| window == wanted)
+}
+
+/// Every clear-signed block of a document, without what mail programs put before its lines: as it stands, and as it
+/// reads where an editor stored two bytes a character, or line ends of its own.
+fn blocks(document: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = blocks_of(document);
+    if document.contains(&0) {
+        let narrow: Vec<u8> = document.iter().copied().filter(|byte| *byte != 0).collect();
+        found.extend(blocks_of(&narrow));
+    }
+    if !document.contains(&b'\n') && document.contains(&b'\r') {
+        let lines: Vec<u8> = document.iter().map(|byte| if *byte == b'\r' { b'\n' } else { *byte }).collect();
+        found.extend(blocks_of(&lines));
+    }
+    found
+}
+
+fn blocks_of(document: &[u8]) -> Vec<Vec<u8>> {
+    let (mut blocks, mut open, mut quote) = (Vec::new(), None::<Vec<u8>>, &b""[..]);
+    for line in document.split(|byte| *byte == b'\n') {
+        let begins = find(line, BEGIN).filter(|at| find(&line[*at..], SIGNED_MESSAGE).is_some());
+        if let Some(at) = begins {
+            (open, quote) = (Some(Vec::new()), &line[..at]);
         }
         if let Some(block) = &mut open {
-            let line =
-                line.strip_prefix(quote).or_else(|| line.strip_prefix(quote.trim_end())).unwrap_or(line);
-            block.push_str(line);
-            block.push('\n');
-            if line.starts_with("-----") && line.contains(" SIGNATURE") && !line.contains("BEGIN ") {
+            let bare = line.strip_prefix(quote).or_else(|| line.strip_prefix(quote.trim_ascii_end()));
+            let line = bare.unwrap_or(line);
+            block.extend_from_slice(line);
+            block.push(b'\n');
+            let is_of = |words: &[u8]| find(line, words).is_some();
+            if line.starts_with(b"-----") && is_of(b" SIGNATURE") && !is_of(b"BEGIN ") {
                 blocks.extend(open.take());
             }
         }
@@ -63,24 +81,58 @@ fn blocks(text: &str) -> Vec<String> {
     blocks
 }
 
-/// Of a document that is no whole signed text the signed part that is not plain, if it has one: the report then
-/// says so.
-pub(crate) async fn unclear_part(
+/// The verdict on a document for one ask: the answer, or why it is none. Of a document that is no whole signed text
+/// the signed part that is not plain, if it has one: the report then says so.
+pub(crate) async fn verdict_on_document(
     signatures: &dyn SignatureVerifier,
     chain: &Chain,
     document: &[u8],
     facts: AuthorizationFacts,
-    report: &mut GateReport,
-) -> PortResult<Option<SignatureFacts>> {
-    if !matches!(facts.signature, SignatureFacts::Bad { .. }) {
-        return Ok(None);
-    }
-    for part in signed_parts(signatures, chain, document, facts.now).await? {
+) -> PortResult<Result<VerifiedApproval, NotTaken>> {
+    let may_refuse = MayRefuse::of(chain, &facts.ask);
+    let mut report = match verdict_on(facts.clone(), &may_refuse, Digest::of(document)) {
+        Ok(approval) => return Ok(Ok(approval)),
+        Err(NotVerified(report)) => report,
+    };
+    let parts = match facts.signature {
+        SignatureFacts::Bad { .. } => signed_parts(signatures, chain, document).await?,
+        _ => vec![],
+    };
+    let whole = facts.signature.clone();
+    let facts = AuthorizationFacts { policy: may_refuse.since_asked, ..facts };
+    for part in parts {
         let facts = AuthorizationFacts { signature: part.clone(), ..facts.clone() };
-        if let Some(unclear) = plain::unclear(&facts, report) {
+        if let Some(unclear) = plain::unclear(&facts, &report) {
             report.checks.insert(0, unclear);
-            return Ok(Some(part));
+            return Ok(Err(NotTaken { report, signature: part }));
         }
     }
-    Ok(None)
+    Ok(Err(NotTaken { report, signature: whole }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_signed_block_is_found_however_it_is_stored() {
+        let one = b"-----BEGIN X SIGNED MESSAGE-----\n\ntext\n-----BEGIN X SIGNATURE-----\n\na\n-----END X SIGNATURE-----\n";
+        let quoted: Vec<u8> =
+            one.split_inclusive(|b| *b == b'\n').flat_map(|line| [b"> ", line].concat()).collect();
+        let wide: Vec<u8> =
+            [&b"\xff\xfe"[..], &one.iter().flat_map(|b| [*b, 0]).collect::<Vec<u8>>()].concat();
+        let old: Vec<u8> = one.iter().map(|b| if *b == b'\n' { b'\r' } else { *b }).collect();
+        for (what, document, number) in [
+            ("alone", one.to_vec(), 1),
+            ("twice", [&one[..], one].concat(), 2),
+            ("behind others", [&b"\xe9 Dear all,\n\n"[..], one].concat(), 1),
+            ("quoted", quoted, 1),
+            ("of two bytes", wide, 1),
+            ("with old line ends", old, 1),
+            ("cut short", one[..60].to_vec(), 0),
+        ] {
+            let found = blocks(&document);
+            assert!(found.iter().filter(|block| **block == one).count() == number, "{what}: {found:?}");
+        }
+    }
 }

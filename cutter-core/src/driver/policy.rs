@@ -129,6 +129,24 @@ pub(crate) fn allowed(chain: &Chain, ask: &Ask) -> ApprovalPolicy {
     chain.allowed_since(head, ask.gate.as_str()).unwrap_or_else(|_| ApprovalPolicy::nobody())
 }
 
+/// Who may refuse what an ask asks.
+pub(crate) struct MayRefuse {
+    /// Whose refusal counts: who may approve anywhere now.
+    pub(crate) now: ApprovalPolicy,
+    /// Whose word is not passed over: those, and who might have refused when it was asked, or since, with a key that
+    /// is still theirs alone.
+    pub(crate) since_asked: ApprovalPolicy,
+}
+
+impl MayRefuse {
+    pub(crate) fn of(chain: &Chain, ask: &Ask) -> Self {
+        let head = ask.required.get(field::POLICY_HEAD).map_or("", String::as_str);
+        let now = chain.now().of_refusals();
+        let since_asked = chain.might_refuse_since(head);
+        Self { now, since_asked }
+    }
+}
+
 impl Run<'_> {
     /// The chain as it stands. Where it does not hold, or there is none, nothing is recorded: no run
     /// is at fault.

@@ -281,7 +281,10 @@ impl Run<'_> {
 
     /// What changed on the way here: who approves the request accepts it.
     fn acknowledged(&self) -> Vec<String> {
-        let stops = self.sidecar.stops.iter().filter(|s| s.resolved_by.is_some() && !s.observed.is_empty());
+        // what lay beside an approval is not passed over in silence by asking anew
+        let is_told =
+            |s: &&StopRecord| !s.observed.is_empty() || s.code == StopReason::ApprovalChanged.code();
+        let stops = self.sidecar.stops.iter().filter(|s| s.resolved_by.is_some()).filter(is_told);
         let mut lines = Vec::new();
         for stop in stops {
             let shown = stop.detail.iter().take(ACKNOWLEDGED_LINES);

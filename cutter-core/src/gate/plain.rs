@@ -13,23 +13,43 @@ use super::authorization::AuthorizationFacts;
 use super::verified::VerifiedApproval;
 use crate::base::fingerprint::normal_fingerprint;
 use crate::machine::run::GateId;
-use crate::record::approval::{Ask, field, is_key, is_visible};
+use crate::record::approval::{Ask, field, is_key, is_visible, parse_field};
 use crate::record::check::{Check, GateReport};
 use crate::record::effect::ReviewVerdict;
 use crate::record::signature::SignatureFacts;
 
 /// The check that a word which is not plain fails.
 pub const PLAIN: &str = "approval.plain";
-const EXPECTED: &str = "yes or no in a form that reads, signed anew, or nothing there";
+const EXPECTED: &str = "a plain yes or no of the same person, signed later, or that document gone";
 /// The check of a text's form.
 const WELL_FORMED: &str = "approval.well_formed";
 
-/// Whether a document has the nonce of an ask, or the digest of its request, anywhere: then it may be meant as an
-/// answer to it, whatever it is called.
+/// A longer document is searched as it stands.
+const NORMAL_MAX_BYTES: usize = 4 << 20;
+
+/// Whether a document has the nonce of an ask, or the digest of its request, anywhere, in whatever case, and broken
+/// by whatever blanks and unseen characters: then it may be meant as an answer to it, whatever it is called.
 #[must_use]
 pub fn speaks_of(document: &str, ask: &Ask) -> bool {
     let own = [field::NONCE, field::REQUEST_SHA256].map(|name| ask.required.get(name));
-    own.into_iter().flatten().any(|own| !own.is_empty() && document.contains(own))
+    let own = || own.into_iter().flatten().filter(|own| !own.is_empty());
+    if own().any(|own| document.contains(own)) {
+        return true;
+    }
+    if document.len() > NORMAL_MAX_BYTES {
+        return false;
+    }
+    let is_seen = |c: &char| is_visible(*c) && !c.is_whitespace() && !c.is_control();
+    let document: String = document.chars().filter(is_seen).map(|c| c.to_ascii_lowercase()).collect();
+    own().any(|own| document.contains(&own.to_ascii_lowercase()))
+}
+
+/// Whether a text names, in its fields, the run and the nonce of an ask: it answers this one and no other.
+fn answers(text: &str, ask: &Ask) -> bool {
+    [field::RUN_ID, field::NONCE].iter().all(|name| {
+        let own = ask.required.get(*name).filter(|own| !own.is_empty());
+        own.is_some() && parse_field(text, name) == own.map(String::as_str)
+    })
 }
 
 /// Who signed a word about what is asked that is not plainly an approval, and what it says of its decision.
@@ -44,8 +64,12 @@ pub fn not_an_approval(
     Some((signer, fault(text)?))
 }
 
-/// How the sentence of an approval begins, whatever it allows.
-const SENTENCES: [&str; 4] = ["Allows ", "Accepts ", "Voids ", "Answers "];
+/// How the title of an approval begins, and its sentence, whatever it allows.
+const BEGINNINGS: [&str; 5] = ["# Approval", "Allows ", "Accepts ", "Voids ", "Answers "];
+/// What a field of another name may mean as a decision against it.
+const AGAINST: [&str; 8] = ["reject", "rejected", "refuse", "refused", "defer", "deferred", "deny", "denied"];
+/// Fields whose values are names.
+const NAMES: [&str; 2] = [field::DOCUMENT_ID, "actor"];
 
 /// Whether a text approves and says nothing else: its fields, with a title and the sentence of what it allows before
 /// them. Another line might say anything, so nobody reads it as an approval.
@@ -63,8 +87,9 @@ fn fault(text: &str) -> Option<String> {
                 let is_first = !core::mem::replace(&mut decided, true);
                 is_first && value.trim_matches([' ', '\t']) == ReviewVerdict::Approve.as_str()
             }
-            Some(_) => true,
-            None => is_head && (line.starts_with("# ") || SENTENCES.iter().any(|s| line.starts_with(s))),
+            Some((key, _)) if NAMES.contains(&key) => true,
+            Some((_, value)) => !AGAINST.contains(&value.trim().to_ascii_lowercase().as_str()),
+            None => is_head && BEGINNINGS.iter().any(|begins| line.starts_with(begins)),
         };
         if !is_fine {
             let shown: String = line.trim().chars().filter(|c| is_visible(*c)).take(60).collect();
@@ -91,7 +116,11 @@ pub(crate) fn unclear(facts: &AuthorizationFacts, report: &GateReport) -> Option
     };
     let (signer, said) = not_an_approval(&facts.ask, &facts.signature, who)?;
     let first = report.failures().into_iter().find(|failure| own(failure))?;
-    let observed = format!("{signer} signed {said}; {first}");
+    let at = match &facts.signature {
+        SignatureFacts::Good { signed_at, .. } => format!(" at {signed_at}"),
+        _ => String::new(),
+    };
+    let observed = format!("{signer} signed {said}{at}; {first}");
     Some(Check::new(PLAIN, EXPECTED, observed, false))
 }
 
@@ -118,31 +147,35 @@ impl NotTaken {
         first.chars().take(300).collect()
     }
 
-    /// Whether nothing is approved beside it: it is not plain, and the same key has signed no plain answer since,
-    /// whether or not its owner may approve here.
+    /// Whether nothing is approved beside it: it is not plain, and the same key has signed no plain answer to the
+    /// same ask since, whether or not its owner may approve here.
     pub(crate) fn holds<'a>(
         &self,
+        asks: &[Ask],
         beside: &[Self],
         mut valid: impl Iterator<Item = &'a VerifiedApproval>,
     ) -> bool {
+        let SignatureFacts::Good { text, .. } = &self.signature else { return false };
         let is_whole = |other: &Self| other.report.checks.iter().all(|c| c.ok || c.invariant != WELL_FORMED);
-        let is_said_since =
-            |other: &Self| is_whole(other) && is_said_plainly_since(&self.signature, &other.signature);
-        let is_signed = matches!(self.signature, SignatureFacts::Good { .. });
-        is_signed
-            && is_unclear(&self.report)
+        let mut asked = asks.iter().filter(|ask| speaks_of(text, ask));
+        let mut is_said_since = |other: &Self| {
+            is_whole(other)
+                && asked.clone().any(|ask| is_said_plainly_since(&self.signature, &other.signature, ask))
+        };
+        is_unclear(&self.report)
             && !valid.any(|answer| {
-                is_since(&self.signature, answer.fingerprint().unwrap_or_default(), answer.signed_at())
+                is_since(&self.signature, answer.fingerprint().unwrap_or_default(), answer.made_at())
             })
-            && !beside.iter().any(is_said_since)
+            && !beside.iter().any(&mut is_said_since)
+            && asked.next().is_some()
     }
 }
 
-/// Whether whoever signed a word has approved plainly since, by another document.
+/// Whether whoever signed a word about an ask has plainly approved that ask since, by another document.
 #[must_use]
-pub fn is_said_plainly_since(word: &SignatureFacts, other: &SignatureFacts) -> bool {
+pub fn is_said_plainly_since(word: &SignatureFacts, other: &SignatureFacts, ask: &Ask) -> bool {
     let SignatureFacts::Good { fingerprint, signed_at, text } = other else { return false };
-    is_since(word, fingerprint, *signed_at) && approves_plainly(text)
+    is_since(word, fingerprint, *signed_at) && answers(text, ask) && approves_plainly(text)
 }
 
 /// Whether what a key signed at a time comes after a word of the same key.

@@ -19,6 +19,7 @@ use crate::record::signature::SignatureFacts;
 pub struct VerifiedApproval {
     text: ApprovalText,
     fingerprint: Option<String>,
+    made_at: Timestamp,
     sha256: Digest,
     extra: BTreeMap<String, String>,
 }
@@ -47,9 +48,11 @@ pub fn verify(
     if !report.ok() {
         return Err(NotVerified(report.clone()));
     }
-    let (text, fingerprint) = match &facts.signature {
-        SignatureFacts::Good { text, fingerprint, .. } => (text, Some(fingerprint.clone())),
-        SignatureFacts::Unsigned { text } => (text, None),
+    let (text, fingerprint, made_at) = match &facts.signature {
+        SignatureFacts::Good { text, fingerprint, signed_at } => {
+            (text, Some(fingerprint.clone()), Some(*signed_at))
+        }
+        SignatureFacts::Unsigned { text } => (text, None, None),
         SignatureFacts::Bad { .. } => return Err(NotVerified(own)),
     };
     let Ok(text) = ApprovalText::parse(text) else { return Err(NotVerified(own)) };
@@ -57,7 +60,8 @@ pub fn verify(
         crate::record::approval::RESERVED.contains(&key.as_str()) || facts.ask.required.contains_key(key)
     };
     let extra = text.fields.iter().filter(|(k, _)| !known(k)).map(|(k, v)| (k.clone(), v.clone())).collect();
-    Ok(VerifiedApproval { text, fingerprint, sha256, extra })
+    let made_at = made_at.unwrap_or(text.signed_at);
+    Ok(VerifiedApproval { text, fingerprint, made_at, sha256, extra })
 }
 
 impl VerifiedApproval {
@@ -103,7 +107,13 @@ impl VerifiedApproval {
         self.text.expires
     }
 
-    /// When it was signed, by the signer's own clock.
+    /// When its signature was made, by the signer's own clock; of an unsigned one, what it says.
+    #[must_use]
+    pub const fn made_at(&self) -> Timestamp {
+        self.made_at
+    }
+
+    /// When it was signed, as the text says.
     #[must_use]
     pub const fn signed_at(&self) -> Timestamp {
         self.text.signed_at

@@ -28,12 +28,12 @@ use crate::base::digest::Digest;
 use crate::base::id::RunId;
 use crate::driver::{
     TooFew, allowed, approval_prefix, creation_fault, creation_names, expected_first, founded_policy,
-    is_called, observe, rank, report_of, said_once, unclear_part, verdict_on,
+    is_called, observe, rank, report_of, said_once, verdict_on_document,
 };
 use crate::gate::authorization::AuthorizationFacts;
 use crate::gate::plain::{self, NotTaken};
 use crate::gate::plan_of::plan_of;
-use crate::gate::verified::{NotVerified, VerifiedApproval};
+use crate::gate::verified::VerifiedApproval;
 use crate::machine::backlog::BacklogState;
 use crate::machine::run::GateId;
 use crate::port::database::{Reader, Reviewer};
@@ -249,7 +249,8 @@ impl Review {
         let needed = allowed(&basis.chain, ask).needed;
         let counts = |v: &&Valid| v.approval.allows() && v.approval.fingerprint().is_some();
         let approved_by = valid.iter().filter(counts).map(|v| v.approval.actor());
-        let holds = |not: &NotTaken| not.holds(&not_taken, valid.iter().map(|v| &v.approval));
+        let asks = core::slice::from_ref(ask);
+        let holds = |not: &NotTaken| not.holds(asks, &not_taken, valid.iter().map(|v| &v.approval));
         let is_unclear = not_taken.iter().any(holds);
         let too_few = TooFew::of(needed, ask.expected_actor.as_ref(), approved_by).is_some();
         outcomes.extend(self.store(ports, open, &stored, &valid, too_few || is_unclear).await?);
@@ -476,16 +477,10 @@ async fn judge(
         edited_after_validation: false,
         request_sha256_live: request,
     };
-    let sha256 = Digest::of(&document);
-    let may_refuse = chain.now().of_refusals();
-    let approval = match verdict_on(facts.clone(), &may_refuse, sha256) {
+    let verdict = verdict_on_document(ports.signatures.as_ref(), chain, &document, facts).await?;
+    let approval = match verdict {
         Ok(approval) => approval,
-        Err(NotVerified(mut report)) => {
-            let whole = facts.signature.clone();
-            let facts = AuthorizationFacts { policy: may_refuse, ..facts };
-            let part = unclear_part(ports.signatures.as_ref(), chain, &document, facts, &mut report).await?;
-            return Ok(Err(NotTaken { report, signature: part.unwrap_or(whole) }));
-        }
+        Err(not) => return Ok(Err(not)),
     };
     let write = AnswerWrite {
         gate: asked.ask.gate,

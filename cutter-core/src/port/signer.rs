@@ -2,6 +2,7 @@
 
 use crate::record::signature::{Duty, SignatureFacts, SignedText};
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -33,4 +34,8 @@ pub trait SignatureVerifier: Send + Sync {
         keys: &[&str],
         now: Timestamp,
     ) -> PortResult<SignatureFacts>;
+    /// Whose keys, of the configured ones and these, made the signatures of one clear-signed block, whatever else is to
+    /// be said against the text, a signature or a key: no UTF-8, too old, too weak, dated ahead, expired. Each is
+    /// `Good`, its text as far as it reads. Nothing may rest on it: it says who may have meant something.
+    async fn signers(&self, block: &[u8], keys: &[&str]) -> PortResult<Vec<SignatureFacts>>;
 }

@@ -168,6 +168,18 @@ fn newest<'a>(signatures: impl Iterator<Item = &'a Signature>, now: u64) -> Opti
         .max_by_key(|s| s.created())
 }
 
+/// Whether this key made the signature over these bytes.
+pub(super) fn verify(
+    signature: &Signature,
+    component: Component<'_>,
+    covered: &[u8],
+) -> pgp::errors::Result<()> {
+    match component {
+        Component::Primary(cert) => signature.verify(&cert.primary_key, covered),
+        Component::Subkey(subkey) => signature.verify(&subkey.key, covered),
+    }
+}
+
 /// Hash strength and critical subpackets of a signature that binds something.
 fn check_binding(signature: &Signature, weak: &'static str, what: &str) -> Result<(), Fault> {
     match signature.hash_alg() {

@@ -68,6 +68,49 @@ pub(super) fn compose(lines: &[&str], hash: &str, armored_signature: &str) -> St
     out
 }
 
+/// A block taken apart by whoever wants to know who signed, and relies on nothing.
+#[derive(Debug)]
+pub(super) struct Parts {
+    /// What the signature may cover: signers differ in what they leave out of a line.
+    pub(super) readings: Vec<Vec<u8>>,
+    /// The armored signature, LF line endings.
+    pub(super) signature: String,
+}
+
+/// Takes one block apart, whatever its bytes are.
+pub(super) fn parts(block: &[u8]) -> Option<Parts> {
+    let mut lines = block.split(|byte| *byte == b'\n');
+    let is = |line: &[u8], wanted: &str| line.trim_ascii() == wanted.as_bytes();
+    lines.find(|line| is(line, BEGIN))?;
+    lines.find(|line| line.trim_ascii().is_empty())?;
+    let mut covered: Vec<&[u8]> = Vec::new();
+    loop {
+        let line = lines.next()?;
+        if is(line, BEGIN_SIGNATURE) {
+            break;
+        }
+        covered.push(line);
+    }
+    let mut signature = format!("{BEGIN_SIGNATURE}\n");
+    for line in lines {
+        signature.push_str(String::from_utf8_lossy(line.trim_ascii()).as_ref());
+        signature.push('\n');
+        if is(line, END_SIGNATURE) {
+            break;
+        }
+    }
+    let reading = |blanks: &[u8]| {
+        let line = |line: &&[u8]| {
+            let line = line.strip_prefix(b"- ").unwrap_or(line);
+            let end = line.iter().rposition(|byte| !blanks.contains(byte)).map_or(0, |last| last + 1);
+            line[..end].to_vec()
+        };
+        covered.iter().map(line).collect::<Vec<_>>().join(&b"\r\n"[..])
+    };
+    let readings = vec![reading(b" \t\r"), reading(b"\r")];
+    Some(Parts { readings, signature })
+}
+
 /// Takes a document apart, refusing whatever is not exactly one block.
 pub(super) fn parse(text: &str) -> Result<Frame<'_>, Fault> {
     if text.contains('\0') {

@@ -99,11 +99,8 @@ fn judge(document: &[u8], keys: &[PublicKey], now: u64) -> Result<(Verdict, Stri
     };
 
     let covered = frame.lines.join("\r\n");
-    let verified = match signer {
-        Component::Primary(cert) => signature.verify(&cert.primary_key, covered.as_bytes()),
-        Component::Subkey(subkey) => signature.verify(&subkey.key, covered.as_bytes()),
-    };
-    verified.map_err(|e| Fault::new("bad_signature", format!("text and signature do not fit: {e}")))?;
+    certificate::verify(&signature, *signer, covered.as_bytes())
+        .map_err(|e| Fault::new("bad_signature", format!("text and signature do not fit: {e}")))?;
 
     if created > now + CLOCK_SKEW_SECONDS {
         let detail = format!("signed at {created}, now {now} (Unix seconds)");
@@ -126,6 +123,52 @@ fn judge(document: &[u8], keys: &[PublicKey], now: u64) -> Result<(Verdict, Stri
         hash,
     };
     Ok((verdict, frame.lines.join("\n")))
+}
+
+/// Whose key made a signature, and over what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signer {
+    /// Fingerprint of the primary key.
+    pub primary_fingerprint: Fingerprint,
+    /// When the signature says it was made.
+    pub created: jiff::Timestamp,
+    /// The text, as far as it reads.
+    pub text: String,
+}
+
+/// Whose keys made the signatures of one clear-signed block, whatever else is to be said against the text, a
+/// signature or a key. Nothing may rest on it: it says who may have meant something.
+#[must_use]
+pub fn signers(block: &[u8], keys: &[PublicKey]) -> Vec<Signer> {
+    contain(|| signers_of(block, keys)).ok().flatten().unwrap_or_default()
+}
+
+fn signers_of(block: &[u8], keys: &[PublicKey]) -> Option<Vec<Signer>> {
+    let frame = cleartext::parts(block)?;
+    let bytes = armor::decode(frame.signature.as_bytes(), BlockType::Signature, MAX_DOCUMENT_BYTES).ok()?;
+    let mut found: Vec<Signer> = Vec::new();
+    for packet in PacketParser::new(&bytes[..]) {
+        let Ok(Packet::Signature(signature)) = packet else { continue };
+        for key in keys {
+            let mut made = certificate::components(&key.cert).filter(|c| is_issuer(&signature, c.details()));
+            let Some(text) = made.find_map(|component| {
+                frame.readings.iter().find(|text| certificate::verify(&signature, component, text).is_ok())
+            }) else {
+                continue;
+            };
+            let created =
+                signature.created().and_then(|c| jiff::Timestamp::from_second(c.as_secs().into()).ok());
+            let signer = Signer {
+                primary_fingerprint: key.fingerprint(),
+                created: created.unwrap_or_default(),
+                text: String::from_utf8_lossy(text).replace("\r\n", "\n"),
+            };
+            if !found.contains(&signer) {
+                found.push(signer);
+            }
+        }
+    }
+    Some(found)
 }
 
 fn only_signature(armored: &str) -> Result<Signature, Fault> {

@@ -100,6 +100,10 @@ impl SignatureVerifier for Gullible {
         let facts = self.inner.observe_with(document, keys, now).await?;
         Ok(self.believe(facts, document, now))
     }
+
+    async fn signers(&self, block: &[u8], keys: &[&str]) -> PortResult<Vec<SignatureFacts>> {
+        self.inner.signers(block, keys).await
+    }
 }
 
 /// The operator's own clock, which goes wrong.

@@ -6,10 +6,11 @@ use std::collections::BTreeMap;
 use cutter_core::base::id::RunId;
 use cutter_core::driver::Outcome;
 use cutter_core::operate::review::{Outcome as Became, Review};
-use cutter_core::record::approval::{Ask, render_approval};
+use cutter_core::record::approval::{Ask, field, render_approval};
 use cutter_core::record::effect::ReviewVerdict::{Approve, Reject};
-use cutter_core::testing::memory::block_on;
-use cutter_tests::refusal::Gate;
+use cutter_core::record::policy::Change;
+use cutter_core::testing::memory::{BadSignature, block_on};
+use cutter_tests::refusal::{Gate, sha};
 use cutter_tests::{SOVEREIGN, Scenario};
 
 /// A refusal, and what a hand, an editor or a mail program makes of one of its lines.
@@ -86,6 +87,8 @@ fn an_approval_with_anything_beside_its_fields_is_none() {
         "d\u{435}cision: reject",
         "nonce : x",
         "I refuse. Do not cut.",
+        "answer: reject",
+        "ddecision: Refused",
     ]
     .into_iter()
     .enumerate()
@@ -218,4 +221,107 @@ fn the_review_duty_decides_nothing_beside_it() {
     let is_named =
         |became: &Became| matches!(became, Became::Junk { why, .. } if why.starts_with("approval.plain"));
     assert!(reviewed.iter().any(|r| is_named(&r.outcome)), "{reviewed:?}");
+}
+
+/// Only a plain answer to the same ask lifts it, whatever the same person approved elsewhere since.
+#[test]
+fn what_was_approved_elsewhere_lifts_nothing() {
+    for gate in [Gate::Cut, Gate::Lifecycle] {
+        let s = Scenario::new(9_730);
+        let (run_id, ask) = s.parked(gate);
+        s.sign(&ask, Approve);
+        s.world.advance(2_000);
+        file(&s, &ask, "notes.md", &refusal(&s, &ask).replace("decision: reject", "decision : reject"));
+        s.world.advance(2_000);
+        let answer_to = |change: &dyn Fn(&mut Ask)| {
+            let mut other = ask.clone();
+            change(&mut other);
+            render_approval(&other, Approve, SOVEREIGN, s.world.now(), None, &BTreeMap::new())
+        };
+        let texts = [
+            answer_to(&|other| drop(other.required.insert(field::RUN_ID.into(), "2026-run-other".into()))),
+            answer_to(&|other| drop(other.required.insert(field::NONCE.into(), "another".into()))),
+            answer_to(&|other| {
+                other.required.insert(field::NONCE.into(), "another".into());
+                other.required.insert(field::REQUEST_SHA256.into(), sha("another").to_hex());
+            }),
+        ];
+        for (n, text) in texts.iter().enumerate() {
+            let name =
+                ask.approval_path.rsplit('/').next().unwrap().replace(".md", &format!("-{}.md", n + 5));
+            file(&s, &ask, &name, text);
+        }
+        assert!(matches!(s.resumed(&run_id).outcome, Outcome::Paused { .. }));
+        assert!(!has_passed(&s, &run_id), "{gate:?}");
+        file(&s, &ask, "SG1-cut-authz-approval-9.md", &answer_to(&|_| {}));
+        file(&s, &ask, "SG2-lifecycle-authz-approval-9.md", &answer_to(&|_| {}));
+        drop(s.resumed(&run_id));
+        let status = if matches!(gate, Gate::Cut) { "draft" } else { "enacted" };
+        let number = s.count("information_unit", "lifecycle_status", status);
+        assert!(number > 0, "{gate:?}: the plain answer lifts it");
+    }
+}
+
+/// A signature that is good no more, or too weak, and a nonce that somebody retyped: whoever signed meant it all the same.
+#[test]
+fn a_refusal_that_does_not_count_as_one_holds_the_gate() {
+    type Spoil = fn(&Scenario, &str) -> String;
+    let badly: [(&str, Spoil); 5] = [
+        ("a weak hash", |s, text| s.world.sign_badly(&s.world.person(SOVEREIGN), text, BadSignature::Sha1)),
+        ("an expired key", |s, text| {
+            s.world.sign_badly(
+                &s.world.person("grace"),
+                &text.replace(SOVEREIGN, "grace"),
+                BadSignature::ExpiredKey,
+            )
+        }),
+        ("a nonce in capitals", |s, text| {
+            let line = text.lines().find(|line| line.starts_with("nonce: ")).unwrap().to_owned();
+            let request = text.lines().find(|line| line.starts_with("request_sha256: ")).unwrap();
+            let text = text.replace(request, "");
+            s.world.sign(&s.world.person(SOVEREIGN), &text.replace(&line, &line.to_uppercase()))
+        }),
+        ("a wrapped nonce", |s, text| {
+            let nonce = text.lines().find_map(|line| line.strip_prefix("nonce: ")).unwrap().to_owned();
+            let request = text.lines().find(|line| line.starts_with("request_sha256: ")).unwrap();
+            let (first, rest) = nonce.split_at(5);
+            let text = text.replace(request, "").replace(&nonce, &format!("{first}\n {rest}"));
+            s.world.sign(&s.world.person(SOVEREIGN), &text)
+        }),
+        ("somebody who was retired since", |s, text| {
+            let signed = s.world.sign(&s.world.person("grace"), &text.replace(SOVEREIGN, "grace"));
+            let retired = Change::ApproverRetired { since: s.world.now(), person: "grace".into() };
+            s.change_policy(vec![retired]);
+            signed
+        }),
+    ];
+    for (how, spoil) in badly {
+        for gate in [Gate::Cut, Gate::Lifecycle] {
+            let s = Scenario::new(9_740);
+            s.change_policy(vec![s.world.approver("grace")]);
+            let (run_id, ask) = s.parked(gate);
+            let text = refusal(&s, &ask);
+            let (folder, _) = ask.request_path.rsplit_once('/').unwrap();
+            s.world.file(&format!("{folder}/notes.md"), spoil(&s, &text).as_bytes());
+            s.sign(&ask, Approve);
+            let Outcome::Paused { invalid, .. } = s.resumed(&run_id).outcome else {
+                panic!("{how}: it passes")
+            };
+            assert!(invalid.iter().any(|one| one.invariant == "approval.plain"), "{how}: {invalid:?}");
+            assert!(!has_passed(&s, &run_id), "{gate:?}: {how}");
+        }
+    }
+    // and by a key that others may have by now it holds nothing
+    let s = Scenario::new(9_750);
+    s.change_policy(vec![s.world.approver("grace")]);
+    let (run_id, ask) = s.parked(Gate::Cut);
+    let (folder, _) = ask.request_path.rsplit_once('/').unwrap();
+    let grace = s.world.person("grace");
+    let text = refusal(&s, &ask).replace(SOVEREIGN, "grace").replace("decision: reject", "decision : reject");
+    s.world.file(&format!("{folder}/notes.md"), s.world.sign(&grace, &text).as_bytes());
+    let change = Change::KeyCompromised { since: s.world.now(), fingerprint: grace };
+    s.world.change_policy(vec![change], Some(&s.world.person(SOVEREIGN)));
+    s.sign(&ask, Approve);
+    drop(s.resumed(&run_id));
+    assert!(s.count("information_unit", "lifecycle_status", "draft") > 0);
 }

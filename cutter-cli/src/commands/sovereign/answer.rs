@@ -6,20 +6,25 @@ use std::path::PathBuf;
 
 use cutter_core::base::digest::Digest;
 use cutter_core::base::id::RunId;
+use cutter_core::gate::plain::{not_an_approval, speaks_of};
 use cutter_core::machine::run::GateId;
 use cutter_core::operate::inspect::asked::{Asked, Purpose, answer_name};
 use cutter_core::port::PortErrorKind;
 use cutter_core::port::knowledge_base::{CreateOutcome, KnowledgeBase};
-use cutter_core::record::approval::{allows, field, render_approval};
+use cutter_core::record::approval::{Ask, allows, field, render_approval};
 use cutter_core::record::effect::ReviewVerdict;
+use cutter_core::record::policy::Chain;
+use cutter_core::record::signature::SignatureFacts;
 use cutter_core::report::naming::utc_date;
 use cutter_kb::openpgp::KeyPair;
+use cutter_kb::ports::KeyRing;
 use futures_executor::block_on;
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::RunFolder;
 use crate::app::Context;
+use crate::commands::verify::words;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::render::{self, GOOD, HEAD, WARN, paint};
@@ -115,7 +120,17 @@ pub(crate) fn answer(
         signing.verdict == ReviewVerdict::Approve && !ask.required.contains_key(field::APPROVALS_NEEDED);
     let only = ask.expected_actor.as_deref().filter(|_| is_only);
     let actor = actor(cx, config, pair.as_ref(), ask.expected_actor.as_deref());
-    fits(config, pair.as_ref(), &actor, only, signing.verdict, &folder.run_id)?;
+    let taken_back = match &pair {
+        Some(pair) if signing.verdict == ReviewVerdict::Approve => own_word(kb, folder, ask, pair)?,
+        _ => None,
+    };
+    match &taken_back {
+        Some(path) => cx.out.note(format!(
+            "{} it says plainly what {path} does not; whose approval is asked for is still needed",
+            paint(WARN, "your word:")
+        )),
+        None => fits(config, pair.as_ref(), &actor, only, signing.verdict, &folder.run_id)?,
+    }
     let text = render_approval(ask, signing.verdict, &actor, now, expires, &signing.extra);
     let late = folder.passed(asked).cloned();
     if let Some(passed) = &late {
@@ -141,9 +156,12 @@ pub(crate) fn answer(
         fingerprint: pair.map(|p| p.fingerprint().to_string()),
         expires,
         voice_code: ask.voice_code(),
-        next: match &late {
-            Some(_) => format!("cutter why --run-id {}", folder.run_id),
-            None => format!("cutter orchestrate {verb} --run-id {} --approval-kb-id {path}", folder.run_id),
+        next: match (&late, &taken_back) {
+            (Some(_), _) => format!("cutter why --run-id {}", folder.run_id),
+            (None, Some(_)) => format!("cutter orchestrate {verb} --run-id {}", folder.run_id),
+            (None, None) => {
+                format!("cutter orchestrate {verb} --run-id {} --approval-kb-id {path}", folder.run_id)
+            }
         },
         late,
         approval_kb_id: path,
@@ -188,6 +206,31 @@ fn actor(cx: &Context, config: &Config, pair: Option<&KeyPair>, expected: Option
         .or_else(by_policy)
         .or_else(|| expected.map(ToOwned::to_owned))
         .unwrap_or_else(|| config.actor.clone())
+}
+
+/// A document in which this key's owner said something about what is asked that is not plainly an approval: whoever
+/// signed it may answer plainly, whether or not they are asked.
+fn own_word(
+    kb: &dyn KnowledgeBase,
+    folder: &RunFolder,
+    ask: &Ask,
+    pair: &KeyPair,
+) -> Result<Option<String>, Failure> {
+    let ring = KeyRing::new(vec![pair.public()]);
+    let own = pair.fingerprint().to_string();
+    let is_own = |key: &str| (key == own).then(|| key.to_owned());
+    for path in &folder.paths {
+        let Ok(Some(document)) = block_on(kb.read(path)) else { continue };
+        if !speaks_of(&String::from_utf8_lossy(&document.bytes), ask) {
+            continue;
+        }
+        let said = words(&ring, &Chain::default(), &document.bytes)?;
+        let is_reply = |word: &SignatureFacts| not_an_approval(ask, word, is_own).is_some();
+        if said.iter().any(is_reply) {
+            return Ok(Some(path.clone()));
+        }
+    }
+    Ok(None)
 }
 
 /// Refuses what the gate would refuse, as far as it can be known here: an answer in another

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cutter_core::base::digest::Digest;
+use cutter_core::driver::signed_parts;
 use cutter_core::gate::plain::speaks_of;
 use cutter_core::machine::run::GateId;
 use cutter_core::operate::inspect::Claims;
@@ -47,7 +48,7 @@ pub(super) fn texts(stores: &Stores, paths: &[String]) -> Result<Vec<(String, St
 }
 
 /// A document under the name that was recorded. One that cannot be read is a finding, not the end.
-fn look(stores: &Stores, path: &str) -> Result<(Found, Option<Document>), Failure> {
+pub(super) fn look(stores: &Stores, path: &str) -> Result<(Found, Option<Document>), Failure> {
     match block_on(stores.kb.read(path)) {
         Ok(found) => Ok((found.as_ref().map(|d| d.sha256).into(), found)),
         Err(error) if error.kind.is_junk() => Ok((Found::Unreadable(error.to_string()), None)),
@@ -136,9 +137,7 @@ pub(super) fn given(
     let evidence = rows.map_or(&no_evidence, |rows| rows.evidence);
     let mut relied_on = Vec::new();
     for ((gate, occurrence, kind), facts) in given {
-        if rows.is_none() {
-            enough(&format!("verify.ask.{gate}.{occurrence}.enough"), claims, &facts, keys, out);
-        }
+        let all = facts.clone();
         let is_it = |fact: &ApprovalFact| match rows {
             Some(rows) => fact.record.sha256.is_some_and(|sha256| rows.counted(&sha256)),
             None => reported.contains(&fact.record.approval_kb_id),
@@ -163,12 +162,24 @@ pub(super) fn given(
                 continue;
             }
         };
+        if rows.is_none() {
+            enough(&format!("verify.ask.{gate}.{occurrence}.enough"), claims, &all, keys, out);
+        }
         let stored = |sha256: &Digest| evidence.approvals.iter().any(|a| a.sha256 == *sha256);
         let consent = facts.iter().find(|fact| fact.record.sha256.as_ref().is_some_and(stored));
         let needed = consent.and_then(|fact| Some(rows?.needed(chain, &fact.record))).unwrap_or(1);
         match verify::given_beside(facts.clone(), &stored, needed) {
             Some(all) => relied_on.extend(all),
             None => relied_on.extend(verify::best(claims, facts, keys)),
+        }
+    }
+    for stored in evidence.approvals.iter().filter(|stored| stored.decision.allows()) {
+        if !relied_on.iter().any(|fact| fact.record.sha256 == Some(stored.sha256)) {
+            out.open(
+                &format!("verify.approval of {}", stored.approval_kb_id),
+                "the database holds this answer, and the document that asked for it is not here, or the answer is not",
+                "the run's folder",
+            );
         }
     }
     let consents = relied_on.iter().filter(|fact| fact.place == 0);
@@ -245,6 +256,7 @@ pub(super) fn filed(
     sidecar: Option<&Sidecar>,
     paths: &[String],
     asks: &[StoredAsk],
+    signed: &BTreeSet<Digest>,
     out: &mut Gathered,
 ) -> Result<(), Failure> {
     let mut facts = Vec::new();
@@ -254,7 +266,7 @@ pub(super) fn filed(
     }
     out.checks.extend(documents(&facts));
     let Some(sidecar) = sidecar else {
-        unnamed(claims, paths, asks, out);
+        unnamed(stores, claims, paths, asks, signed, out)?;
         return Ok(());
     };
     out.checks.extend(one_document_per_phase(sidecar));
@@ -268,16 +280,44 @@ pub(super) fn filed(
     Ok(())
 }
 
+/// The requests and reports that signed answers among these documents name by sha256, whether or not anything rests
+/// on the answer.
+pub(super) fn signed_for(
+    ring: &KeyRing,
+    chain: &Chain,
+    texts: &[(String, String)],
+) -> Result<BTreeSet<Digest>, Failure> {
+    let mut named = BTreeSet::new();
+    for (_, text) in texts.iter().filter(|(_, text)| text.contains(FORMAT)) {
+        if let SignatureFacts::Good { text, .. } = observed(ring, chain, text.as_bytes(), wire::now())? {
+            named.extend(
+                parse_field(&text, field::REQUEST_SHA256).and_then(|said| said.parse::<Digest>().ok()),
+            );
+        }
+    }
+    Ok(named)
+}
+
 /// Documents of the run that nothing which is here names by sha256: the last ones, which no later document
-/// lists.
-fn unnamed(claims: &Claims, paths: &[String], asks: &[StoredAsk], out: &mut Gathered) {
+/// lists and nobody answered.
+fn unnamed(
+    stores: &Stores,
+    claims: &Claims,
+    paths: &[String],
+    asks: &[StoredAsk],
+    signed: &BTreeSet<Digest>,
+    out: &mut Gathered,
+) -> Result<(), Failure> {
     let is_named = |path: &String| {
         claims.documents.iter().any(|(named, _)| named == path)
             || asks.iter().any(|ask| ask.asked.ask.request_path == *path)
     };
     for path in paths.iter().filter(|path| !is_named(path)) {
         let name = path.rsplit('/').next().unwrap_or(path);
-        if DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators()) {
+        if !DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators()) {
+            continue;
+        }
+        if !look(stores, path)?.1.is_some_and(|document| signed.contains(&document.sha256)) {
             out.open(
                 &format!("verify.document.{name}"),
                 "nothing that is here, stored or signed, names its sha256",
@@ -285,6 +325,7 @@ fn unnamed(claims: &Claims, paths: &[String], asks: &[StoredAsk], out: &mut Gath
             );
         }
     }
+    Ok(())
 }
 
 /// Whose signature a document carries: by the keys that the policy keeps, else by those that are here.
@@ -297,6 +338,14 @@ pub(crate) fn observed(
     Ok(match block_on(ring.observe_with(bytes, &chain.public_keys(), at))? {
         SignatureFacts::Bad { code, .. } if code == "unknown_key" => block_on(ring.observe(bytes, at))?,
         facts => facts,
+    })
+}
+
+/// What somebody's key signed in a document: the whole of it, or its parts where it is no whole signed text.
+pub(crate) fn words(ring: &KeyRing, chain: &Chain, bytes: &[u8]) -> Result<Vec<SignatureFacts>, Failure> {
+    Ok(match observed(ring, chain, bytes, wire::now())? {
+        SignatureFacts::Bad { .. } => block_on(signed_parts(ring, chain, bytes))?,
+        whole => vec![whole],
     })
 }
 

@@ -26,7 +26,7 @@ use futures_executor::block_on;
 
 use super::DATABASE;
 use super::database::judge_database;
-use super::documents::{self, Rows, Sources, answers, filed, texts};
+use super::documents::{self, Rows, Sources, answers, filed, signed_for, texts};
 use super::said::{Refused, refusals};
 use crate::commands::sovereign::RunFolder;
 use crate::config::Config;
@@ -202,7 +202,8 @@ fn once(
     }
     out.checks.push(verify::no_strays(&listed, &answers(&texts, &claims), evidence));
     let asked = database.as_ref().map_or(&[][..], |stored| &stored.asks);
-    filed(stores, &claims, record.as_ref(), &paths, asked, &mut out)?;
+    let signed = signed_for(&ring, &chain, &texts)?;
+    filed(stores, &claims, record.as_ref(), &paths, asked, &signed, &mut out)?;
     let (mut checks, mut open) = verify::approvals(&claims, &facts, evidence, &keys);
     if !chain.is_empty() || taken.is_none() {
         let (stood, undated) = verify::standing(&chain, taken.as_ref(), &facts);
@@ -240,7 +241,7 @@ fn once(
         keys: &keys,
         rows: database.as_ref().zip(taken.as_ref()).map(|(s, taken)| Rows { taken, evidence, asks: &s.asks }),
     };
-    refusals(&claims, evidence, sources, &texts, &mut out)?;
+    refusals(stores, &claims, evidence, sources, &texts, &mut out)?;
     let own = claims.pins.get("source_version_no").and_then(|version| version.parse::<i32>().ok());
     let is_enacted = is_enacted_by(&claims, evidence, database.is_some()) && !claims.is_void(evidence);
     let replaced_by = database

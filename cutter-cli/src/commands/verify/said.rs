@@ -7,7 +7,7 @@ use cutter_core::gate::plain::{is_said_plainly_since, not_an_approval, speaks_of
 use cutter_core::machine::run::{GateId, Stage};
 use cutter_core::operate::inspect::verify::{Allowed, Answer};
 use cutter_core::operate::inspect::{Claims, asked};
-use cutter_core::record::approval::{Ask, VOID, parse_field, parse_verdict};
+use cutter_core::record::approval::{Ask, VOID, field, parse_field, parse_verdict};
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::evidence::RunEvidence;
 use cutter_core::record::signature::SignatureFacts;
@@ -15,11 +15,11 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::Verified;
-use super::documents::{Sources, answered, observed};
+use super::documents::{Sources, answered, look, observed, words};
 use super::gather::{Gathered, is_enacted_by};
 use crate::failure::Failure;
 use crate::render::name;
-use crate::wire;
+use crate::wire::{self, Stores};
 
 /// Whether anybody heard a refusal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -72,6 +72,7 @@ pub(super) struct Refused {
 
 /// Every refusal that a source shows, the gates that wait, and which approvals were asked for again.
 pub(super) fn refusals(
+    stores: &Stores,
     claims: &Claims,
     evidence: &RunEvidence,
     from: Sources<'_>,
@@ -138,11 +139,13 @@ pub(super) fn refusals(
     }
     for (path, text) in texts {
         let Some(ask) = answered(&asks, path, text) else { continue };
-        let signature = observed(from.ring, from.chain, text.as_bytes(), wire::now())?;
+        let bytes = look(stores, path)?.1.map(|document| document.bytes).unwrap_or_default();
+        let words = words(from.ring, from.chain, &bytes)?;
         let policy = if from.chain.is_empty() {
             claims.policy.clone()
         } else {
-            from.chain.now().at_gate(ask.gate.as_str())
+            let head = ask.required.get(field::POLICY_HEAD).map_or("", String::as_str);
+            from.chain.might_refuse_since(head)
         };
         let who = |fingerprint: &str| {
             let is_brought = from.chain.is_empty() && from.keys.brought.iter().any(|one| one == fingerprint);
@@ -153,7 +156,8 @@ pub(super) fn refusals(
                 people => people.first().map(|person| (*person).to_owned()),
             }
         };
-        let Some((actor, _)) = not_an_approval(ask, &signature, who) else { continue };
+        let is_unsaid = |word: &SignatureFacts| Some((not_an_approval(ask, word, who)?.0, word.clone()));
+        let Some((actor, signature)) = words.iter().find_map(is_unsaid) else { continue };
         if is_overtaken(from, texts, ask, &signature)? {
             continue;
         }
@@ -232,7 +236,7 @@ fn is_overtaken(
     }
     for (_, other) in texts.iter().filter(|(_, other)| speaks_of(other, ask)) {
         let facts = observed(from.ring, from.chain, other.as_bytes(), wire::now())?;
-        if is_said_plainly_since(word, &facts) {
+        if is_said_plainly_since(word, &facts, ask) {
             return Ok(true);
         }
     }

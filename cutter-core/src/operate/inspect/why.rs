@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::summary::next_after_stop;
 use crate::driver::{approval_prefix, is_for_the_next_gate, is_rejected};
+use crate::gate::plain::PLAIN;
 use crate::machine::run::{GateId, Phase, RunState, Stage};
 use crate::machine::stop::StopClass;
 use crate::port::run_store::{LockHolder, StopRequest};
@@ -166,6 +167,13 @@ fn waiting(sidecar: &Sidecar, resume: &str, answer: &mut Why) {
         answer.details.push(format!("only {actor} may answer"));
     }
     answer.details.extend(sidecar.considered.iter().map(not_accepted));
+    if sidecar.considered.iter().any(|one| one.invariant == PLAIN) {
+        answer.details.push(
+            "a signed word that is not plain holds the gate, whoever approves beside it, until the same person signs a \
+             plain yes or no after it, with their own key, or its document is taken away"
+                .to_owned(),
+        );
+    }
     answer.next = vec![
         format!("cutter sovereign show --run-id {run}"),
         format!("cutter sovereign approve --run-id {run}"),

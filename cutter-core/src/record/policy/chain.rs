@@ -269,6 +269,22 @@ impl Chain {
         Ok(policies.fold(first, |all, one| all.and(&one)))
     }
 
+    /// Who may refuse now, and who might have by any policy from `head` on, with a key that is still theirs alone.
+    /// Where `head` is no event of this chain: who may now.
+    #[must_use]
+    pub fn might_refuse_since(&self, head: &str) -> ApprovalPolicy {
+        let mut all = self.now().of_refusals();
+        for link in self.since(head).unwrap_or_default() {
+            for approver in link.policy.of_refusals().approvers {
+                let is_theirs = self.compromised(&approver.fingerprint).is_none();
+                if is_theirs && !all.approvers.contains(&approver) {
+                    all.approvers.push(approver);
+                }
+            }
+        }
+        all
+    }
+
     /// How many different people had to approve at a gate, by every policy from `head` to a time of the
     /// database.
     ///

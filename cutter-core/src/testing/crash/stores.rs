@@ -246,6 +246,10 @@ impl SignatureVerifier for Struck<dyn SignatureVerifier> {
         let work = self.inner.observe_with(document, keys, now);
         self.life.call(Port::Signatures, "observe_with", work).await
     }
+
+    async fn signers(&self, block: &[u8], keys: &[&str]) -> PortResult<Vec<SignatureFacts>> {
+        self.life.call(Port::Signatures, "signers", self.inner.signers(block, keys)).await
+    }
 }
 
 /// A clock that never waits: a struck run and an undisturbed one must not differ in time.

@@ -153,6 +153,32 @@ impl SignatureVerifier for MemorySignatures {
             Ok(observe_among(&people, &text))
         })
     }
+
+    async fn signers(&self, block: &[u8], keys: &[&str]) -> PortResult<alloc::vec::Vec<SignatureFacts>> {
+        self.0.call(SIGNATURES, "signers", |data| {
+            let found = sealed_by(&alloc::string::String::from_utf8_lossy(block));
+            let is_known = |facts: &SignatureFacts| match facts {
+                SignatureFacts::Good { fingerprint, .. } => {
+                    data.keys.people.contains_key(fingerprint) || keys.contains(&fingerprint.as_str())
+                }
+                _ => false,
+            };
+            Ok(found.filter(is_known).into_iter().collect())
+        })
+    }
+}
+
+/// A seal that covers its text, whatever else is to be said against it.
+fn sealed_by(document: &str) -> Option<SignatureFacts> {
+    let body = document.get(document.find(BEGIN)? + BEGIN.len()..)?;
+    let (head, rest) = body.split_once("\n\n")?;
+    let (text, tail) = rest.rsplit_once(SEAL)?;
+    let (seal, _) = tail.split_once(END)?;
+    let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+    let (hash, fingerprint, at) = (field("Hash")?, field("Fingerprint")?, field("Signed-At")?);
+    (proof(fingerprint, at, hash, text).to_hex() == seal).then_some(())?;
+    let (fingerprint, text) = (fingerprint.to_string(), text.to_string());
+    Some(SignatureFacts::Good { fingerprint, signed_at: at.parse().ok()?, text })
 }
 
 fn bad(code: BadSignature, detail: &str) -> SignatureFacts {
