@@ -298,11 +298,12 @@ impl RunFolder {
 
     /// The folder among these documents whose first one names the run.
     fn among(kb: &dyn KnowledgeBase, run_id: &RunId, all: &[String]) -> Result<Option<Self>, Failure> {
-        let own = |path: &&&str| {
-            let name = path.rsplit('/').next().unwrap_or(path);
-            DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators())
-        };
         for (folder, paths) in asked::folders_of(all, run_id) {
+            let own = |path: &&&str| {
+                let name = path.rsplit_once('/').filter(|(above, _)| *above == folder);
+                name.and_then(|(_, name)| DocumentName::parse(name).ok())
+                    .is_some_and(|(name, _)| name.is_orchestrators())
+            };
             let mut first = None;
             for path in paths.iter().filter(own) {
                 first = read(kb, path)?;

@@ -70,18 +70,25 @@ pub fn may_be_folder_of(folder: &str, run_id: &RunId) -> bool {
     })
 }
 
-/// The folders among these paths that may be a run's, each with the documents directly in it. One
-/// look at each path, however many folders there are.
+/// The folders among these paths that may be a run's, each with all documents in it, directly or deeper: those
+/// of the run, as the knowledge base lists them. One look at each path, however many folders there are.
 #[must_use]
 pub fn folders_of<'p>(paths: &'p [String], run_id: &RunId) -> BTreeMap<&'p str, Vec<&'p str>> {
     let mut folders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for path in paths {
-        if let Some((folder, _)) = path.rsplit_once('/') {
+        let above = path.match_indices('/').map(|(end, _)| &path[..end]);
+        if let Some(folder) = above.into_iter().find(|folder| may_be_folder_of(folder, run_id)) {
             folders.entry(folder).or_default().push(path);
         }
     }
-    folders.retain(|folder, _| may_be_folder_of(folder, run_id));
     folders
+}
+
+/// The folder that all these documents of a run are in, directly or deeper.
+#[must_use]
+pub fn folder_over<'p>(paths: impl Iterator<Item = &'p str>) -> &'p str {
+    let folders = paths.filter_map(|path| Some(path.rsplit_once('/')?.0));
+    folders.min_by_key(|folder| folder.len()).unwrap_or_default()
 }
 
 /// Whether a document's first line names the run.

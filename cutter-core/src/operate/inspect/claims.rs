@@ -11,6 +11,7 @@ use crate::base::digest::Digest;
 use crate::base::id::RunId;
 use crate::driver::restore::reports_of_stops;
 use crate::machine::run::{GateId, Phase, RunState, Stage};
+use crate::operate::inspect::asked::folder_over;
 use crate::record::approval::ApprovalPolicy;
 use crate::record::effect::EffectName;
 use crate::record::evidence::RunEvidence;
@@ -142,7 +143,7 @@ impl Claims {
         if let Some(version) = version {
             pins.insert(SOURCE_VERSION_ID.to_owned(), version.to_owned());
         }
-        let folder = documents.first().and_then(|(path, _)| path.rsplit_once('/')).map_or("", |(f, _)| f);
+        let folder = folder_over(documents.iter().map(|(path, _)| path.as_str()));
         let mut digests: BTreeMap<String, Digest> = BTreeMap::new();
         for (_, text) in documents {
             for (name, digest) in tabled(text) {

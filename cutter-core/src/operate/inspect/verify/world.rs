@@ -1,12 +1,14 @@
 //! What must be there: how far a run came by each source, the documents that this demands, and a
 //! record that knows of everything that happened.
 
+use alloc::borrow::ToOwned;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::base::id::RunId;
 use crate::machine::run::{Phase, Stage};
+use crate::operate::inspect::asked::folder_over;
 use crate::operate::inspect::claims::Claims;
 use crate::operate::inspect::recover::{can_be, unknown_to};
 use crate::record::check::Check;
@@ -118,10 +120,9 @@ pub fn phase_documents(claims: &Claims, paths: &[String], owed: Option<&str>) ->
 #[must_use]
 pub fn no_strays(paths: &[String], answers: &[String], evidence: &RunEvidence) -> Check {
     let is_none = |path: &&String| DocumentName::parse(name_of(path)).is_err() && !answers.contains(path);
-    let strays: Vec<&str> = paths
-        .iter()
-        .filter(|path| is_none(path) || !can_be(path, evidence))
-        .map(|path| name_of(path))
-        .collect();
+    let folder = folder_over(paths.iter().map(String::as_str));
+    let within = |path: &'_ str| path.strip_prefix(folder).unwrap_or(path).trim_start_matches('/').to_owned();
+    let strays = paths.iter().filter(|path| is_none(path) || !can_be(path, evidence));
+    let strays: Vec<String> = strays.map(|path| within(path)).collect();
     Check::empty("verify.documents.no_strays", &strays)
 }
