@@ -179,6 +179,7 @@ mod tests {
         h.update(b"bc");
         assert_eq!(h.finish(), d);
         assert!("BA".parse::<Digest>().is_err());
+        assert_eq!("x".repeat(99).parse::<Digest>().unwrap_err().observed, "x".repeat(80));
         assert!(d.to_hex().to_uppercase().parse::<Digest>().is_err());
     }
 }

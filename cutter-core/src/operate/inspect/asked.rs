@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_documents_of_a_folder_are_those_directly_in_it() {
+    fn the_documents_of_a_folder_are_all_that_lie_in_it() {
         let day = "knowledge/dev/laws/x/v008a06ace23a96ea-automation-cut-20260520";
         let paths = [
             format!("{day}-1011/01-source-pin-2026-05-20.md"),
@@ -202,9 +202,13 @@ mod tests {
             "index.md".into(),
         ];
         let later = format!("{day}-1011");
-        let expected =
-            [(later.as_str(), alloc::vec![&*paths[0]]), (day, alloc::vec![&*paths[1], &*paths[3]])];
+        let expected = [
+            (later.as_str(), alloc::vec![&*paths[0]]),
+            (day, paths[1..4].iter().map(String::as_str).collect()),
+        ];
         assert_eq!(folders_of(&paths, &run()), expected.into_iter().collect());
+        assert_eq!(folder_over(paths[1..4].iter().rev().map(String::as_str)), day);
+        assert_eq!(folder_over(core::iter::empty()), "");
     }
 
     #[test]

@@ -281,6 +281,17 @@ mod tests {
     }
 
     #[test]
+    fn what_does_not_read_is_shown_in_short() {
+        let ask = AuthorizationFacts::example().ask;
+        let text = render_approval(&ask, ReviewVerdict::Approve, "a", at(), None, &BTreeMap::new());
+        let long = text.replace("decision: approve", &format!("decision: {}", "y".repeat(99)));
+        let Err(ApprovalParseError::Unreadable { observed, .. }) = ApprovalText::parse(&long) else {
+            panic!("it reads")
+        };
+        assert_eq!(observed, "y".repeat(80));
+    }
+
+    #[test]
     fn each_missing_or_unreadable_field_is_named() {
         let ask = AuthorizationFacts::example().ask;
         let text = render_approval(&ask, ReviewVerdict::Approve, "a", at(), None, &BTreeMap::new());

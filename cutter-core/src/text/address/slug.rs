@@ -78,6 +78,10 @@ mod tests {
         ] {
             assert_eq!(slug(title).as_deref(), Some(want), "{title}");
         }
+        // as long as a slug may be, and one more
+        let most = "a".repeat(MAX_SLUG_BYTES);
+        assert_eq!(slug(&most), Some(most.clone()));
+        assert_ne!(slug(&alloc::format!("{most}a")), Some(alloc::format!("{most}a")));
         assert_eq!(slug("----"), None);
         assert_eq!(slug(""), None);
     }

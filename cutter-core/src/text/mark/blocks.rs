@@ -234,4 +234,19 @@ mod tests {
         let long = "w".repeat(MAX_TITLE_BYTES + 1);
         assert_eq!(plain_title(&long).len(), MAX_TITLE_BYTES);
     }
+
+    #[test]
+    fn what_may_open_something_makes_nodes_and_words_do_not() {
+        for (text, nodes) in [
+            ("", 0),
+            ("words, and more words", 0),
+            ("a\nb\rc\n", 6),
+            ("[a]", 4),
+            ("a - b + c", 0),
+            ("- > 1. a", 6),
+            ("*a* `b` <c> &d \\e !f _g_", 20),
+        ] {
+            assert_eq!(parsed_nodes(text), nodes, "{text:?}");
+        }
+    }
 }

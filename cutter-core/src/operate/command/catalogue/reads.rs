@@ -55,6 +55,7 @@ pub const READS: &[&str] = &[
     "RunStore.list",
     "SignatureVerifier.observe",
     "SignatureVerifier.observe_with",
+    "SignatureVerifier.signers",
     "Signer.public_key",
     "WorkQueue.attempts",
     "WorkQueue.item",

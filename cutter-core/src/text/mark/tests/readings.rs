@@ -65,6 +65,7 @@ fn names_on_lines_of_their_own() {
     assert_eq!(of("# One\n\nx r[f]\n\n# Two\n\nr[g] y\nr[h\n"), [""; 0]);
     assert_eq!(of("xr[k]\n\n# One\n\ny\n\n# Two\n\nz\n"), [""; 0]);
     assert_eq!(of("r[i]\n# One\n\n# Two\n\nr[j]"), ["h-one i", "h-two j"]);
+    assert_eq!(of("# One\n\nx\n\nr[a]\u{a0}\n# Two\n\ny\n"), ["h-two a"]);
 }
 
 #[test]

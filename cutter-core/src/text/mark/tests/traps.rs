@@ -327,3 +327,37 @@ fn the_ordinal_suffix_that_ends_the_word() {
     let marked = lawful_as("fr", "## Article 1er\n\n## Annexe 1ere\n\n## Annexe 2ème\n\n## Titre Iere\n");
     assert_eq!(names(&marked), ["art-1", "annex-1", "annex-2", "annex-2/title-1"]);
 }
+
+/// Lines that designate are counted as headings are: all of a text that has as many as are followed, and none of one
+/// that has more.
+#[test]
+fn lines_that_designate_are_followed_to_the_last() {
+    let profile = Profile::built_in("vn").unwrap();
+    let document_id = DocumentId::parse("X").unwrap();
+    let with = |lines: usize| {
+        let text: std::string::String = (1..=lines).map(|i| std::format!("Điều {i}. a\n\n")).collect();
+        let limits = MarkLimits { stop: Stop::AtDensity, max_candidates: 10, ..MarkLimits::default() };
+        let context = MarkContext { document_id: &document_id, profile: &profile, limits: &limits };
+        let region = body_region(text.as_bytes(), &profile).unwrap();
+        marker_for(&profile).mark(text.as_bytes(), region, &context).map(|marked| marked.candidates.len())
+    };
+    assert_eq!(with(16_384), Ok(16_384));
+    assert!(matches!(with(16_385), Err(MarkError::TooDense { limit: 16_384, .. })));
+}
+
+#[test]
+fn what_a_title_says_of_the_publication() {
+    let says = |text: &str| {
+        mark_with(text.as_bytes(), |profile, _| {
+            profile.publication_titles = std::vec![crate::text::profile::PublicationRule {
+                title: "charter".into(),
+                publication_type: "charter".into(),
+            }];
+        })
+        .unwrap()
+        .publication_type
+    };
+    assert_eq!(says("# The CHARTER of it\n\nx\n").as_deref(), Some("charter"));
+    assert_eq!(says("---\ntitle: A charter\n---\n# One\n\nx\n").as_deref(), Some("charter"));
+    assert_eq!(says("# One\n\nthe charter\n"), None);
+}

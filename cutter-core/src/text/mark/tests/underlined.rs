@@ -279,3 +279,15 @@ fn hostile_sizes_take_linear_time() {
         is_linear("rst", what, &text);
     }
 }
+
+/// Only what a backtick follows is a role.
+#[test]
+fn colons_in_a_title_are_no_role_by_themselves() {
+    let names_of = |title: &str| {
+        let text = std::format!("{title}\n{}\n\nx\n\nOther\n=====\n\ny\n", "=".repeat(title.len()));
+        let marked = mark_as("rst", &text);
+        names(&marked).join(" ")
+    };
+    assert_eq!(names_of("*Kind* of :mode:"), "h-kind-of-mode h-other");
+    assert_eq!(names_of("Kind of :mode:`a`"), "h-kind-of-a h-other");
+}

@@ -49,3 +49,25 @@ pub(super) fn repeated(attributes: &[Attribute<'_>]) -> Option<String> {
 pub(super) fn qualified(prefix: &str, local: &str) -> String {
     if prefix.is_empty() { local.into() } else { format!("{prefix}:{local}") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn twice(more: usize, prefix: &str) -> Option<String> {
+        let others: Vec<String> = (0..more).map(|i| format!("a{i}")).collect();
+        let of = |(prefix, local)| Attribute { prefix, local, raw: "" };
+        let own = [("", "id"), ("xml", "id"), (prefix, "id")];
+        let all = others.iter().map(|local| ("", local.as_str())).chain(own).map(of);
+        repeated(&all.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_name_that_stands_twice_is_told_as_it_is_written() {
+        for more in [0, 9] {
+            assert_eq!(twice(more, "xml").as_deref(), Some("xml:id"));
+            assert_eq!(twice(more, "").as_deref(), Some("id"));
+            assert_eq!(twice(more, "x"), None);
+        }
+    }
+}

@@ -394,3 +394,23 @@ fn too_many_elements_are_counted_and_none_is_built() {
     let publication_type = Some("act".to_string());
     assert_eq!(with(2), Err(MarkError::TooMany { limit: 2, observed: 3, publication_type }));
 }
+
+/// A text of nothing but units is refused, unless as many are allowed; of its units the reading tells how many say
+/// who they are.
+#[test]
+fn too_many_elements_for_their_text_are_refused() {
+    let profile = Profile::built_in("akn").unwrap();
+    let text = act(&"<section/>".repeat(20_000));
+    let document_id = DocumentId::parse("X").unwrap();
+    let with = |max_candidates: u32| {
+        let stop = crate::text::mark::Stop::AtDensity;
+        let limits = MarkLimits { max_candidates, stop, ..MarkLimits::default() };
+        let context = MarkContext { document_id: &document_id, profile: &profile, limits: &limits };
+        XmlMarker.mark(text.as_bytes(), Region { start: 0, end: text.len() }, &context)
+    };
+    assert_eq!(with(1000), Err(MarkError::TooDense { limit: 16_384, bytes: text.len() }));
+    assert_eq!(with(20_001).unwrap().candidates.len(), 20_001);
+    let one = "<section eId='a'><num>1</num></section><section><num>2</num></section><section/>";
+    let why = mark_as("akn", &act(one), |_| ()).unwrap().why;
+    assert_eq!(why[1], "3 elements are units, 2 of them numbered, 1 with identifiers");
+}
