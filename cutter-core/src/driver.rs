@@ -11,23 +11,21 @@
 //! An undisturbed internal phase costs two durable writes (5 and 7) and one upload; before a phase
 //! that only looks, 7 and its 5 are one write. The
 //! driver judges nothing itself and knows no adapter: it reads the table for what comes
-//! next, gates for whether it may, ports for what is. It refuses to guess: an unknown
+//! next, gates for whether it may, ports for what is. What a step does stands in its own file below `step`;
+//! the driver orders them and knows none. It refuses to guess: an unknown
 //! outcome is asked for by the identifier that the intent chose before.
 
 mod asks;
+mod attest;
 mod authorize;
-mod backup_phase;
 mod choose;
-mod closeout_phase;
 mod create;
-mod cut_phases;
 mod decisions;
 mod enter;
-mod lifecycle;
 mod listen;
 mod parts;
 mod perform;
-mod plan_phases;
+mod planning;
 mod policy;
 mod record;
 #[cfg(feature = "conformance")]
@@ -38,6 +36,7 @@ mod resume;
 mod run;
 mod serve;
 mod statement;
+mod step;
 mod stopping;
 mod void;
 

@@ -11,10 +11,10 @@ use alloc::vec::Vec;
 
 use super::Outcome;
 use super::decisions::{effect_at, refused_by};
-use super::enter::{effects_of, ids_of};
 use super::listen::{Answer, approval_prefix};
 use super::perform::Recheck;
 use super::run::{Halt, Run};
+use super::step;
 use super::stopping::{approval_type, ask_for_stop, is_for_the_next_gate, stop_kinds};
 use crate::base::digest::Digest;
 use crate::base::key::refusal_id;
@@ -169,7 +169,7 @@ impl Run<'_> {
     /// Begins what the approval on record allows, under the ask's own ids: whoever stores the decision
     /// writes the same rows.
     async fn begin(&mut self, gate: GateId, phase: Phase, occurrence: u32) -> Result<Option<Outcome>, Halt> {
-        let mut intent = self.choose(phase.as_str(), occurrence, ids_of(phase), false);
+        let mut intent = self.choose(phase.as_str(), occurrence, &step::ids_of(phase), false);
         let asked = self.intent()?.ids.clone();
         for (name, id) in &mut intent.ids {
             *id = asked.get(name).copied().unwrap_or(*id);
@@ -393,8 +393,8 @@ impl Run<'_> {
     async fn adopt_lost(&mut self) -> Result<(), Halt> {
         let Some(intent) = self.sidecar.intent.clone() else { return Ok(()) };
         let phase = self.running().filter(|p| p.as_str() == intent.name);
-        let mut effects: Vec<(EffectName, u32)> =
-            phase.map_or(&[][..], effects_of).iter().map(|e| (*e, self.occurrence_of(*e))).collect();
+        let own = phase.map_or(&[][..], |phase| step::of(phase).effects()).iter();
+        let mut effects: Vec<(EffectName, u32)> = own.map(|e| (*e, self.occurrence_of(*e))).collect();
         if intent.name == GateId::LifecycleAuthz.as_str() {
             effects.push((EffectName::Sg2Request, intent.occurrence));
         }

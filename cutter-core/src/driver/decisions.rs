@@ -13,9 +13,8 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::cut_phases::commit_if_ok;
 use super::listen::{Answer, Judged};
-use super::perform::{Act, Performance, Recheck};
+use super::perform::{Act, Performance, Recheck, commit_if_ok};
 use super::run::{Halt, Run, payload_digest};
 use super::{DriveError, Outcome};
 use crate::base::digest::Digest;
@@ -334,15 +333,9 @@ impl Run<'_> {
         let recheck = (write.decision == ReviewVerdict::Approve).then(|| Recheck::of(&record));
         let performed = self
             .perform(Performance {
-                act: Act::Review(&write),
-                effect,
                 occurrence: number,
-                payload,
-                intent,
-                phase,
-                units: 0,
                 recheck,
-                judge: &judge,
+                ..Performance::once(Act::Review { effect, write: &write }, payload, intent, phase, 0, &judge)
             })
             .await;
         let Err(halt) = performed else { return Ok(true) };

@@ -6,6 +6,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use super::run::{Halt, Run};
+use super::step::{self, Acted};
 use crate::base::digest::Digest;
 use crate::gate::drift;
 use crate::machine::backlog::BacklogState;
@@ -15,30 +16,12 @@ use crate::machine::stop::StopReason;
 use crate::port::PortErrorKind;
 use crate::port::environment::Progress;
 use crate::port::knowledge_base::CreateOutcome;
-use crate::record::check::GateReport;
 use crate::record::effect::EffectName;
-use crate::record::intent::IdName;
 use crate::record::observed::Survey;
 use crate::record::pin;
 use crate::record::sidecar::{Artifact, Outbox, PhaseResult};
 use crate::report::naming::{DocumentName, FolderSuffix, KbPath, run_folder, utc_date};
 use crate::report::{PhaseReport, render_phase};
-
-/// What acting on a phase gave: everything that its report and its record need.
-pub(super) struct Acted {
-    pub(super) gate: GateReport,
-    /// The phase's idempotency key (spec 2 §4).
-    pub(super) key: String,
-    /// `NONE`, or what was written where.
-    pub(super) mutation: String,
-    pub(super) work: Vec<String>,
-    /// Name, before, after.
-    pub(super) diff: Vec<(String, String, String)>,
-    pub(super) artifacts: Vec<Artifact>,
-    pub(super) verdict: Vec<(String, String)>,
-    /// Only the last phase looks ahead.
-    pub(super) closing: Option<crate::report::FinalSections>,
-}
 
 impl Run<'_> {
     pub(super) async fn phase(&mut self, phase: Phase) -> Result<(), Halt> {
@@ -49,17 +32,11 @@ impl Run<'_> {
                 number: u32::from(phase.number()),
             });
             self.enter(phase).await?;
-            let acted = self.act(phase).await?;
+            let acted = step::of(phase).act(self).await?;
             self.settle(phase, acted).await?;
         }
-        if phase == Phase::Backup {
-            self.discard_leftovers().await?;
-        }
         let filed = self.upload().await?;
-        if phase == Phase::Closeout {
-            self.make_statement().await?;
-            self.append_index().await?;
-        }
+        step::of(phase).filed(self).await?;
         self.advance(phase, filed).await
     }
 
@@ -72,17 +49,13 @@ impl Run<'_> {
     async fn enter(&mut self, phase: Phase) -> Result<(), Halt> {
         self.cap_left(phase)?;
         if self.adopting && self.live() {
-            for effect in effects_of(phase) {
+            for effect in step::of(phase).effects() {
                 let occurrence = self.occurrence_of(*effect);
                 self.adopt(*effect, occurrence).await?;
             }
         }
         self.check_drift().await?;
-        if matches!(phase, Phase::CutLegA | Phase::LifecycleEnact) {
-            self.policy_stands().await
-        } else {
-            Ok(())
-        }
+        step::of(phase).may_begin(self).await
     }
 
     /// Compares a fresh survey with the pins. The first survey becomes the pins.
@@ -139,26 +112,10 @@ impl Run<'_> {
         self.sidecar.last_decision(gate).map_or(1, |(n, _)| n)
     }
 
-    async fn act(&mut self, phase: Phase) -> Result<Acted, Halt> {
-        match phase {
-            Phase::SourcePin => self.source_pin().await,
-            Phase::Mark => self.mark().await,
-            Phase::Cutplan => self.cutplan().await,
-            Phase::Backup => self.backup().await,
-            Phase::GrantProbe => self.grant_probe().await,
-            Phase::CutLegA => self.cut_leg_a().await,
-            Phase::StructuralVerify => self.structural_verify().await,
-            Phase::LegBRecord => self.leg_b_record().await,
-            Phase::WriteVerify => self.write_verify().await,
-            Phase::LifecycleEnact => self.lifecycle_enact().await,
-            Phase::Closeout => self.closeout().await,
-        }
-    }
-
     /// Step 5: the result and the rendered report, in one write.
     pub(super) async fn settle(&mut self, phase: Phase, mut acted: Acted) -> Result<(), Halt> {
         // Of what is committed the own gates were asked inside the transaction.
-        let committed = self.live() && !effects_of(phase).is_empty();
+        let committed = self.live() && !step::of(phase).effects().is_empty();
         let own = self.own_checks(phase.gate()).into_iter();
         acted.gate.checks.extend(own.filter(|check| check.ok || !committed));
         if !acted.gate.ok() {
@@ -347,9 +304,9 @@ impl Run<'_> {
             }
             next => match Phase::at_stage(next) {
                 Some(following) => {
-                    let intent = self.choose(following.as_str(), 1, ids_of(following), false);
+                    let intent = self.choose(following.as_str(), 1, &step::ids_of(following), false);
                     self.set_running(following, intent);
-                    if !needs_intent(following) {
+                    if !step::of(following).leaves_something() {
                         // No save brings the last stop request along: the next look asks for it.
                         let run_id = &self.sidecar.run_id;
                         self.ports.runs.stop_request(run_id).await.map_err(|e| self.halt(e))?;
@@ -380,68 +337,5 @@ impl Run<'_> {
         let missing = || Halt::corrupt(format!("no trigger leads on from {stage}"));
         let now = self.ports.clock.now();
         self.step(stage.awaits().ok_or_else(missing)?, now)
-    }
-}
-
-/// The database effects of a phase, in order.
-pub(super) const fn effects_of(phase: Phase) -> &'static [EffectName] {
-    use EffectName as E;
-    match phase {
-        Phase::Mark => &[E::Mark, E::Sweep],
-        Phase::CutLegA => &[E::Sg1Review, E::LegA],
-        Phase::LegBRecord => &[E::LegB],
-        Phase::WriteVerify => &[E::WriteVerify],
-        Phase::LifecycleEnact => &[E::Sg2Review, E::Enact],
-        _ => &[],
-    }
-}
-
-/// Whether the state and the intent of a phase must be durable before it acts: a lost attempt at it
-/// leaves something. Other phases only look, and are done anew with a new intent.
-const fn needs_intent(phase: Phase) -> bool {
-    // A backup leaves a blob, which its attempt's epoch names. Between leg A and leg B, and once its
-    // units are enacted, a run is in a state of its own, which its record says at once (PROTOCOL §2).
-    !effects_of(phase).is_empty()
-        || matches!(phase, Phase::Backup | Phase::StructuralVerify | Phase::Closeout)
-}
-
-/// The identifiers that a phase's intent chooses.
-pub(super) const fn ids_of(phase: Phase) -> &'static [IdName] {
-    match phase {
-        Phase::Mark => &[
-            IdName::Effect(EffectName::Mark),
-            IdName::Effect(EffectName::Sweep),
-            IdName::Entry,
-            IdName::EntryHistory,
-            IdName::Sweep,
-            IdName::SweepHistory,
-        ],
-        Phase::CutLegA => &[
-            IdName::Effect(EffectName::Sg1Review),
-            IdName::Effect(EffectName::LegA),
-            IdName::Approval,
-            IdName::ReviewDecision,
-            IdName::ReviewHistory,
-            IdName::ChangeSet,
-            IdName::CutHistory1,
-            IdName::CutHistory2,
-            IdName::ExecutorSignature,
-        ],
-        Phase::LegBRecord => &[IdName::Effect(EffectName::LegB), IdName::ManifestEnvelope],
-        Phase::WriteVerify => &[
-            IdName::Effect(EffectName::WriteVerify),
-            IdName::VerifyResult,
-            IdName::VerifyHistory1,
-            IdName::VerifyHistory2,
-            IdName::SignaturePass,
-            IdName::SignatureFail,
-            IdName::Compensating,
-            IdName::Escalation,
-            IdName::EscalationHistory,
-        ],
-        Phase::LifecycleEnact => {
-            &[IdName::Effect(EffectName::Sg2Review), IdName::Effect(EffectName::Enact), IdName::Approval]
-        }
-        _ => &[],
     }
 }

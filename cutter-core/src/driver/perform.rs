@@ -9,7 +9,8 @@ use super::run::{Halt, Run};
 use crate::base::digest::Digest;
 use crate::driver::restore::relied_on;
 use crate::gate::command::same_payload;
-use crate::gate::drift;
+use crate::gate::{backlog, drift};
+use crate::machine::backlog::BacklogState;
 use crate::machine::run::{GateId, Phase, Stage};
 use crate::machine::stop::StopReason;
 use crate::port::database::Begun;
@@ -28,14 +29,13 @@ use crate::record::sidecar::ApprovalRecord;
 /// An effect together with the principal that may perform it.
 pub(super) enum Act<'a> {
     Execute(&'a ExecutorEffect),
-    Review(&'a ReviewWrite),
+    Review { effect: EffectName, write: &'a ReviewWrite },
     Verify(&'a WriteVerifyWrite),
 }
 
 /// What to perform.
 pub(super) struct Performance<'a> {
     pub(super) act: Act<'a>,
-    pub(super) effect: EffectName,
     pub(super) occurrence: u32,
     /// Digest of the request, less everything that a redo may choose anew.
     pub(super) payload: Digest,
@@ -51,14 +51,46 @@ pub(super) struct Performance<'a> {
     pub(super) judge: &'a (dyn Fn(&EffectFacts) -> (GateReport, Verdict) + Sync),
 }
 
+impl Act<'_> {
+    /// The name under which it is recorded.
+    fn effect(&self) -> EffectName {
+        use ExecutorEffect as E;
+        match self {
+            Self::Execute(E::Mark(_)) => EffectName::Mark,
+            Self::Execute(E::Sweep(_)) => EffectName::Sweep,
+            Self::Execute(E::LegA(_)) => EffectName::LegA,
+            Self::Execute(E::LegB(_)) => EffectName::LegB,
+            Self::Execute(E::Sg2Request(_)) => EffectName::Sg2Request,
+            Self::Execute(E::Enact(_)) => EffectName::Enact,
+            Self::Execute(E::Void(_)) => EffectName::Void,
+            Self::Review { effect, .. } => *effect,
+            Self::Verify(_) => EffectName::WriteVerify,
+        }
+    }
+}
+
+impl<'a> Performance<'a> {
+    /// What happens once, on nobody's word.
+    pub(super) fn once(
+        act: Act<'a>,
+        payload: Digest,
+        intent: &'a Intent,
+        phase: Phase,
+        units: u64,
+        judge: &'a (dyn Fn(&EffectFacts) -> (GateReport, Verdict) + Sync),
+    ) -> Self {
+        Self { act, occurrence: 1, payload, intent, phase, units, recheck: None, judge }
+    }
+}
+
 impl Performance<'_> {
     /// The gate at which an embedder's own gates are asked about the transaction: a sovereign's
     /// where consent is stored. None guards a request, a refusal, or what a sovereign's word carries
     /// out; a sweep follows its MARK.
     fn own_gate(&self) -> Option<GateId> {
         use EffectName as E;
-        match (&self.act, self.effect) {
-            (Act::Review(write), _) if write.decision != ReviewVerdict::Approve => None,
+        match (&self.act, self.act.effect()) {
+            (Act::Review { write, .. }, _) if write.decision != ReviewVerdict::Approve => None,
             (_, E::Sg1Review) => Some(GateId::CutAuthz),
             (_, E::Sg2Review) => Some(GateId::LifecycleAuthz),
             (_, E::Sg3Review) => Some(GateId::FailureEscalation),
@@ -154,7 +186,7 @@ impl Run<'_> {
     /// # Errors
     /// A failed gate, drift, a cap, or a port's failure, sorted by who must act.
     pub(super) async fn perform(&mut self, p: Performance<'_>) -> Result<(EffectRecord, GateReport), Halt> {
-        let key = self.effect_key(p.effect, p.occurrence);
+        let key = self.effect_key(p.act.effect(), p.occurrence);
         let mut ask_first = self.adopting;
         for attempt in 1..=ATTEMPTS {
             if core::mem::take(&mut ask_first) {
@@ -166,7 +198,7 @@ impl Run<'_> {
             let cx = EffectContext {
                 fence: self.fence()?.clone(),
                 key: key.clone(),
-                effect_id: p.intent.id(IdName::Effect(p.effect))?,
+                effect_id: p.intent.id(IdName::Effect(p.act.effect()))?,
                 payload_sha256: p.payload,
                 at: p.intent.at,
                 actor: self.caller.actor.clone(),
@@ -224,8 +256,8 @@ impl Run<'_> {
     ) -> PortResult<Result<(EffectRecord, GateReport), Halt>> {
         let begun = match &p.act {
             Act::Execute(effect) => self.ports.executor.begin(cx, effect).await?,
-            Act::Review(effect) => match self.reviewer() {
-                Ok(reviewer) => reviewer.begin(cx, effect).await?,
+            Act::Review { write, .. } => match self.reviewer() {
+                Ok(reviewer) => reviewer.begin(cx, write).await?,
                 Err(halt) => return Ok(Err(halt)),
             },
             Act::Verify(effect) => self.ports.verifier.begin(cx, effect).await?,
@@ -375,4 +407,17 @@ impl Run<'_> {
         self.follow(&record.facts);
         Ok((record, report))
     }
+}
+
+/// `Commit` exactly if every invariant holds.
+pub(super) fn commit_if_ok(report: GateReport) -> (GateReport, Verdict) {
+    let verdict = if report.ok() { Verdict::Commit } else { Verdict::Rollback };
+    (report, verdict)
+}
+
+/// A judge for effects whose only question is where the backlog entry stands.
+pub(super) fn commit_if_status(
+    expected: BacklogState,
+) -> impl Fn(&EffectFacts) -> (GateReport, Verdict) + Sync {
+    move |facts| commit_if_ok(backlog::judge(expected, facts))
 }

@@ -12,10 +12,11 @@ use alloc::string::ToString;
 use alloc::vec;
 
 use super::create::{Begin, begin_run};
-use super::enter::{Acted, ids_of};
+
 use super::listen::approval_prefix;
 use super::resume::open;
 use super::run::{Halt, Run};
+use super::step::{Acted, ids_of};
 use super::{Caller, DriveError, Driven, NewRun, Outcome, Ports};
 use crate::base::id::RunId;
 use crate::machine::run::{GateId, Phase, Stage};
@@ -79,7 +80,7 @@ impl Run<'_> {
             // Nothing was done that only an intent would find: its write is the next phase's own.
             match Phase::at_stage(self.stage()?) {
                 Some(following) => {
-                    let intent = self.choose(following.as_str(), 1, ids_of(following), false);
+                    let intent = self.choose(following.as_str(), 1, &ids_of(following), false);
                     self.set_running(following, intent);
                 }
                 None => {
@@ -176,7 +177,7 @@ impl Run<'_> {
         let record = self.approval_record(gate, answer);
         self.sidecar.sovereign_approvals.push(record);
         self.sidecar.ask = None;
-        let intent = self.choose(Phase::LifecycleEnact.as_str(), 1, ids_of(Phase::LifecycleEnact), false);
+        let intent = self.choose(Phase::LifecycleEnact.as_str(), 1, &ids_of(Phase::LifecycleEnact), false);
         self.set_running(Phase::LifecycleEnact, intent);
         self.persist().await?;
         Ok(None)

@@ -13,24 +13,23 @@ use alloc::vec::Vec;
 use jiff::Timestamp;
 
 use super::Outcome;
-use super::cut_phases::commit_if_ok;
-use super::perform::{Act, Performance};
+use super::perform::{Act, Performance, commit_if_status};
 use super::run::{Halt, Run, payload_digest};
+use super::step::{self, Request};
 use crate::base::digest::Digest;
 use crate::gate::drift;
-use crate::gate::lifecycle_request;
 use crate::machine::backlog::BacklogState;
 use crate::machine::run::{GateId, Phase, Stage, Trigger};
 use crate::machine::stop::StopReason;
-use crate::record::approval::{Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, field};
-use crate::record::effect::{EffectFacts, EffectName, ExecutorEffect, Sg2RequestWrite, SweepWrite};
+use crate::record::approval::{Ask, field};
+use crate::record::effect::{EffectName, ExecutorEffect, SweepWrite};
 use crate::record::intent::{IdName, Intent};
 use crate::record::observed::UnitQuery;
 use crate::record::pin;
 use crate::record::policy::Chain;
 use crate::record::settings::RunSettings;
 use crate::record::sidecar::StopRecord;
-use crate::report::naming::{AuthorizationGate, DocumentName, utc_date};
+use crate::report::naming::{DocumentName, utc_date};
 use crate::report::{
     BackupLine, RequestReport, SINCE_THE_FIRST_GATE, UnitLine, VersionDiff, render_request, shows,
 };
@@ -116,30 +115,13 @@ impl Run<'_> {
         occurrence: u32,
         again: Option<String>,
     ) -> Result<(), Halt> {
-        let (gate, name) = match stage {
-            Stage::GrantsProbed | Stage::AwaitingCutAuthorization => {
-                (GateId::CutAuthz, AuthorizationGate::Cut)
-            }
-            _ => (GateId::LifecycleAuthz, AuthorizationGate::Lifecycle),
-        };
-        let ids: &[IdName] = match gate {
-            GateId::CutAuthz => &[
-                IdName::Effect(EffectName::Sg1Review),
-                IdName::Approval,
-                IdName::ReviewDecision,
-                IdName::ReviewHistory,
-            ],
-            _ => &[
-                IdName::Effect(EffectName::Sg2Request),
-                IdName::ReviewDecision,
-                IdName::Effect(EffectName::Sg2Review),
-                IdName::Approval,
-            ],
-        };
-        let intent = self.choose(gate.as_str(), occurrence, ids, true);
-        if gate == GateId::LifecycleAuthz {
-            self.pin(pin::REVIEW_DECISION_ID, intent.id(IdName::ReviewDecision)?);
-        }
+        let request = step::request_at(match stage {
+            Stage::GrantsProbed | Stage::AwaitingCutAuthorization => GateId::CutAuthz,
+            _ => GateId::LifecycleAuthz,
+        });
+        let (gate, name) = (request.gate(), request.named());
+        let intent = self.choose(gate.as_str(), occurrence, request.ids(), true);
+        request.chosen(self, &intent)?;
         let rows = self.rows_digest().await?;
         let chain = self.chain().await?;
         let none = || Halt::stop(StopReason::Internal, "the policy has no event");
@@ -151,11 +133,8 @@ impl Run<'_> {
         let mut ask = Ask {
             gate,
             occurrence,
-            approval_type: match gate {
-                GateId::CutAuthz => CUT_AUTHORIZATION.to_owned(),
-                _ => LIFECYCLE_ENACTMENT.to_owned(),
-            },
-            required: self.required(gate, &intent, rows, head)?,
+            approval_type: request.approval_type().to_owned(),
+            required: self.required(request, &intent, rows, head)?,
             expected_actor: self.expected_at(gate, &chain),
             approval_path: format!("{folder}/{answer}"),
             request_path: format!("{folder}/{file}"),
@@ -176,7 +155,7 @@ impl Run<'_> {
     /// What the answer must repeat, less the request's own digest.
     fn required(
         &self,
-        gate: GateId,
+        request: &dyn Request,
         intent: &Intent,
         rows: Digest,
         policy_head: Digest,
@@ -193,13 +172,8 @@ impl Run<'_> {
         put(field::SETTINGS_SHA256, self.settings_sha256().to_hex());
         put(field::POLICY_HEAD, policy_head.to_hex());
         put(field::SOURCE_VERSION_ID, self.source_ids()?.1.to_string());
-        if gate == GateId::CutAuthz {
-            put(field::CHANGE_SET_ID, "pending".to_owned());
-        } else {
-            put(field::CHANGE_SET_ID, self.sidecar.pinned(pin::CHANGE_SET_ID)?.to_string());
-            put(field::REVIEW_DECISION_ID, intent.id(IdName::ReviewDecision)?.to_string());
-            put(field::UNIT_COUNT, self.sidecar.pinned(pin::CANDIDATE_COUNT)?.to_string());
-            put(field::UNIT_SET_DIGEST, self.sidecar.pinned(pin::UNIT_SET_DIGEST)?.to_hex());
+        for (name, value) in request.fields(self, intent)? {
+            put(name, value);
         }
         Ok(required)
     }
@@ -353,8 +327,8 @@ impl Run<'_> {
             // drift took a new backup: what a lost attempt at it left goes
             self.discard_leftovers().await?;
         }
-        if self.intent()?.name == GateId::LifecycleAuthz.as_str() {
-            self.insert_request_row().await?;
+        if let Ok(gate) = self.intent()?.name.parse() {
+            step::request_at(gate).stored(self).await?;
         }
         let filed = self.upload().await?;
         self.sidecar.documents.push(filed);
@@ -366,46 +340,6 @@ impl Run<'_> {
     pub(super) async fn publish_request_again(&mut self) -> Result<(), Halt> {
         self.publish_request().await?;
         self.persist().await
-    }
-
-    async fn insert_request_row(&mut self) -> Result<(), Halt> {
-        let intent = self.intent()?.clone();
-        let missing = || Halt::corrupt("no request is open");
-        let ask = self.sidecar.ask.clone().ok_or_else(missing)?;
-        let digest = ask.required.get(field::REQUEST_SHA256).and_then(|t| t.parse().ok());
-        let expected_actor = ask.expected_actor.clone().unwrap_or_default();
-        let n = self.sidecar.pinned(pin::CANDIDATE_COUNT)?;
-        let write = Sg2RequestWrite {
-            review_decision_id: intent.id(IdName::ReviewDecision)?,
-            entry_id: self.sidecar.pinned(pin::ENTRY_ID)?,
-            change_set_id: self.sidecar.pinned(pin::CHANGE_SET_ID)?,
-            expected_actor: expected_actor.clone(),
-            unit_count: n,
-            unit_set_digest: self.sidecar.pinned(pin::UNIT_SET_DIGEST)?,
-            nonce: intent.nonce.clone().unwrap_or_default(),
-            request_sha256: digest.ok_or_else(missing)?,
-        };
-        let payload = payload_digest(&write)?;
-        let judge = |facts: &EffectFacts| {
-            commit_if_ok(lifecycle_request::judge(&lifecycle_request::LifecycleRequestFacts {
-                effect: facts.clone(),
-                units: n,
-                expected_actor: expected_actor.clone(),
-            }))
-        };
-        self.perform(Performance {
-            act: Act::Execute(&ExecutorEffect::Sg2Request(write)),
-            effect: EffectName::Sg2Request,
-            occurrence: intent.occurrence,
-            payload,
-            intent: &intent,
-            phase: Phase::WriteVerify,
-            units: n,
-            recheck: None,
-            judge: &judge,
-        })
-        .await?;
-        Ok(())
     }
 
     /// After a refusal, a changed approval or acknowledged drift: asks once more, under the
@@ -439,19 +373,19 @@ impl Run<'_> {
             history_id: intent.id(IdName::SweepHistory)?,
         };
         let payload = payload_digest(&write)?;
-        let judge = super::plan_phases::commit_if_status(BacklogState::ReviewPending);
+        let judge = commit_if_status(BacklogState::ReviewPending);
         let adopting = core::mem::replace(&mut self.adopting, true);
         let performed = self
             .perform_by_word(Performance {
-                act: Act::Execute(&ExecutorEffect::Sweep(write)),
-                effect: EffectName::Sweep,
                 occurrence: stop.n + 1,
-                payload,
-                intent: &intent,
-                phase: Phase::Mark,
-                units: 0,
-                recheck: None,
-                judge: &judge,
+                ..Performance::once(
+                    Act::Execute(&ExecutorEffect::Sweep(write)),
+                    payload,
+                    &intent,
+                    Phase::Mark,
+                    0,
+                    &judge,
+                )
             })
             .await;
         self.adopting = adopting;

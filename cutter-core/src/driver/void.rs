@@ -7,11 +7,11 @@ use alloc::string::{String, ToString};
 
 use super::create::state_of;
 use super::listen::Answer;
-use super::perform::{Act, Performance};
+use super::perform::{Act, Performance, commit_if_ok};
 use super::resume::open;
 use super::run::{Halt, Run, Stopping, payload_digest};
 use super::stopping::ask_for_stop;
-use super::{Caller, DriveError, Driven, Outcome, Ports, cut_phases};
+use super::{Caller, DriveError, Driven, Outcome, Ports};
 use crate::base::id::RunId;
 use crate::gate::{stored_approval, void as gate};
 use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
@@ -161,20 +161,17 @@ impl Run<'_> {
             let has_entry = entry.is_some();
             let judge = |facts: &EffectFacts| {
                 let facts = gate::VoidFacts { effect: facts.clone(), units, has_entry };
-                cut_phases::commit_if_ok(gate::judge(&facts))
+                commit_if_ok(gate::judge(&facts))
             };
             let phase = self.running().unwrap_or(Phase::CutLegA);
-            self.perform_by_word(Performance {
-                act: Act::Execute(&ExecutorEffect::Void(write)),
-                effect: EffectName::Void,
-                occurrence: 1,
+            self.perform_by_word(Performance::once(
+                Act::Execute(&ExecutorEffect::Void(write)),
                 payload,
-                intent: &intent,
+                &intent,
                 phase,
                 units,
-                recheck: None,
-                judge: &judge,
-            })
+                &judge,
+            ))
             .await?;
         }
         let to = self.sidecar.run_state()?.void(slug)?;
@@ -270,21 +267,21 @@ impl Run<'_> {
         };
         let payload = payload_digest(&write)?;
         let judge = |facts: &EffectFacts| {
-            cut_phases::commit_if_ok(stored_approval::judge(GateId::FailureEscalation, redefers, facts))
+            commit_if_ok(stored_approval::judge(GateId::FailureEscalation, redefers, facts))
         };
         let adopting = core::mem::replace(&mut self.adopting, true);
         let phase = self.running().unwrap_or(Phase::CutLegA);
         let performed = self
             .perform_by_word(Performance {
-                act: Act::Review(&write),
-                effect: EffectName::Sg3Review,
                 occurrence: stop.n,
-                payload,
-                intent: &intent,
-                phase,
-                units: 0,
-                recheck: None,
-                judge: &judge,
+                ..Performance::once(
+                    Act::Review { effect: EffectName::Sg3Review, write: &write },
+                    payload,
+                    &intent,
+                    phase,
+                    0,
+                    &judge,
+                )
             })
             .await;
         self.adopting = adopting;

@@ -90,7 +90,7 @@ pub struct StopRequest {
 }
 
 /// A held run lock. Dropping it releases the lock; so does the death of the process.
-pub trait RunLock: Send {
+pub trait RunLock: Send + Sync {
     /// The run that it locks.
     fn run_id(&self) -> &RunId;
 }

@@ -1,15 +1,17 @@
-//! backup and grant_probe: what could be lost is saved, and who may do what is known.
+//! backup: what could be lost is saved before anything is written.
 
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::ToString;
 use alloc::vec;
-use alloc::vec::Vec;
 
-use super::enter::Acted;
-use super::run::{Halt, Run, payload_digest};
+use async_trait::async_trait;
+
+use super::{Acted, Step};
 use crate::base::key;
-use crate::gate::{backup, grant_probe};
+use crate::driver::run::{Halt, Run};
+use crate::gate::{backup, drift};
 use crate::machine::run::Phase;
 use crate::machine::stop::StopReason;
 use crate::port::environment::Progress;
@@ -20,12 +22,25 @@ use crate::record::sidecar::{Artifact, BackupRecord};
 /// The name that documents use: the recorded blob stands under it too.
 const BLOB_NAME: &str = "pre_write.gpg";
 
-impl Run<'_> {
-    /// IG_backup: encrypted to the pinned recipient while it streams, stored, hashed again.
-    pub(super) async fn backup(&mut self) -> Result<Acted, Halt> {
-        let facts = self.take_backup().await?;
+/// IG_backup: encrypted to the pinned recipient while it streams, stored, hashed again.
+pub(super) struct Backup;
+
+#[async_trait]
+impl Step for Backup {
+    // A blob, which its attempt's epoch names.
+    fn leaves_something(&self) -> bool {
+        true
+    }
+
+    /// Blobs of lost attempts go once this one's is recorded and told.
+    async fn filed(&self, run: &mut Run<'_>) -> Result<(), Halt> {
+        run.discard_leftovers().await
+    }
+
+    async fn act(&self, run: &mut Run<'_>) -> Result<Acted, Halt> {
+        let facts = run.take_backup().await?;
         let gate = backup::judge(&facts);
-        let previous = self.derived_key(Phase::Cutplan)?;
+        let previous = run.derived_key(Phase::Cutplan)?;
         let key = facts.blob.as_ref().map(|b| key::backup(&previous, &b.sha256).to_string());
         let artifacts = facts.blob.iter().map(|b| Artifact {
             path: BLOB_NAME.to_owned(),
@@ -34,24 +49,23 @@ impl Run<'_> {
         });
         let tables = facts.summary.iter().flat_map(|s| &s.tables);
         Ok(Acted {
-            gate,
             key: key.unwrap_or_default(),
-            mutation: "NONE".to_owned(),
             work: vec![
-                format!("scope {}", self.sidecar.settings.backup_scope.as_str()),
+                format!("scope {}", run.sidecar.settings.backup_scope.as_str()),
                 format!("encrypted to {}", facts.pinned_fingerprint),
                 "hashed the stored ciphertext again".to_owned(),
             ],
             diff: tables.map(|t| (t.table.clone(), format!("{} rows", t.rows), t.sha256.short(16))).collect(),
             artifacts: artifacts.collect(),
-            verdict: self.verdict("pre_write_backup_taken"),
-            closing: None,
+            ..Acted::of(gate, "pre_write_backup_taken")
         })
     }
+}
 
+impl Run<'_> {
     /// The backup of the state that is now, in the place of the one before, which is named in the
     /// phase's report. What was filed, and the keys, stay those of the first.
-    pub(super) async fn backup_again(&mut self) -> Result<(), Halt> {
+    pub(in crate::driver) async fn backup_again(&mut self) -> Result<(), Halt> {
         let gate = backup::judge(&self.take_backup().await?);
         match gate.ok() {
             true => Ok(()),
@@ -125,7 +139,7 @@ impl Run<'_> {
 
     /// Discards blobs of lost attempts, once this one's is recorded: a driver that lost the
     /// run cannot have recorded its own, and so never discards its successor's.
-    pub(super) async fn discard_leftovers(&self) -> Result<(), Halt> {
+    pub(in crate::driver) async fn discard_leftovers(&self) -> Result<(), Halt> {
         let Some(recorded) = self.sidecar.backup.as_ref().map(|b| b.blob.name.as_str()) else {
             return Ok(());
         };
@@ -136,7 +150,7 @@ impl Run<'_> {
 
     /// The recorded blob must still be what was recorded: before SG1's request and before
     /// leg A (PROTOCOL §2).
-    pub(super) async fn backup_stands(&self) -> Result<(), Halt> {
+    pub(in crate::driver) async fn backup_stands(&self) -> Result<(), Halt> {
         let missing = || Halt::corrupt("no backup is recorded");
         let recorded = &self.sidecar.backup.as_ref().ok_or_else(missing)?.blob;
         let found = self.ports.backup_target.rehash(&self.sidecar.run_id, &recorded.name).await;
@@ -145,33 +159,10 @@ impl Run<'_> {
             return Ok(());
         }
         let observed = observed.map(|(sha, bytes)| format!("{sha}/{bytes}"));
-        Err(Halt::drift(&[crate::gate::drift::Difference {
+        Err(Halt::drift(&[drift::Difference {
             dimension: "backup".to_owned(),
             expected: Some(format!("{}/{}", recorded.sha256, recorded.bytes)),
             observed,
         }]))
-    }
-
-    /// IG_grant_probe: surveyed, never applied.
-    pub(super) async fn grant_probe(&mut self) -> Result<Acted, Halt> {
-        let snapshot = self.ports.reader.grants().await.map_err(|e| self.halt(e))?;
-        let gate = grant_probe::judge(&snapshot);
-        let sha = payload_digest(&snapshot)?;
-        self.pin(pin::GRANT_PROBE_SHA, sha);
-        let previous = self.derived_key(Phase::Backup)?;
-        let wanted = snapshot.facts.iter().filter(|f| f.wanted).count();
-        Ok(Acted {
-            gate,
-            key: key::grant_probe(&previous, &sha).to_string(),
-            mutation: "NONE".to_owned(),
-            work: vec![
-                format!("looked at {} privileges, {wanted} of them wanted", snapshot.facts.len()),
-                format!("{} functions that PUBLIC may execute", snapshot.public_execute.len()),
-            ],
-            diff: self.pinned(&["grant_probe_sha"]),
-            artifacts: Vec::new(),
-            verdict: self.verdict("grants_probed"),
-            closing: None,
-        })
     }
 }

@@ -6,15 +6,18 @@
 //! completed by resume.
 
 use alloc::borrow::ToOwned;
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-use super::enter::Acted;
-use super::run::{Halt, Run};
+use async_trait::async_trait;
+
+use super::{Acted, Step};
 use crate::base::digest::Digest;
 use crate::base::key::{self, DerivedKey, MintedKey, PhaseKey};
 use crate::base::limits::KB_DOCUMENTS_PER_RUN;
+use crate::driver::run::{Halt, Run};
 use crate::gate::closeout;
 use crate::machine::run::{GateId, Phase, Stage};
 use crate::machine::stop::StopReason;
@@ -26,35 +29,48 @@ use crate::record::statement;
 use crate::report::naming::{IndexLine, RUNS_INDEX_PATH};
 use crate::report::{FinalSections, closing};
 
-impl Run<'_> {
-    /// IG_closeout: documents 1 to 12 stand with their hashes; the index is free for the line.
-    pub(super) async fn closeout(&mut self) -> Result<Acted, Halt> {
-        self.documents_stand().await?;
-        let late = self.store_late().await?;
-        let filed = self.standing_documents();
+/// IG_closeout: documents 1 to 12 stand with their hashes; the index is free for the line.
+pub(super) struct Closeout;
+
+#[async_trait]
+impl Step for Closeout {
+    // Once its units are enacted a run is in a state of its own, too.
+    fn leaves_something(&self) -> bool {
+        true
+    }
+
+    async fn filed(&self, run: &mut Run<'_>) -> Result<(), Halt> {
+        run.make_statement().await?;
+        run.append_index().await
+    }
+
+    async fn act(&self, run: &mut Run<'_>) -> Result<Acted, Halt> {
+        run.documents_stand().await?;
+        let late = run.store_late().await?;
+        let filed = run.standing_documents();
         let mut documents = Vec::with_capacity(filed.len());
         for document in &filed {
-            let found = self.ports.kb.read(&document.path).await.map_err(|e| self.halt(e))?;
+            let found = run.ports.kb.read(&document.path).await.map_err(|e| run.halt(e))?;
             documents.push((document.path.clone(), document.sha256, found.map(|d| d.sha256)));
         }
-        let line = self.index_line()?;
-        let run_id = self.sidecar.run_id.to_string();
-        let present = self.ports.kb.index_line(RUNS_INDEX_PATH, &run_id).await.map_err(|e| self.halt(e))?;
+        let line = run.index_line()?;
+        let run_id = run.sidecar.run_id.to_string();
+        let present = run.ports.kb.index_line(RUNS_INDEX_PATH, &run_id).await.map_err(|e| run.halt(e))?;
         let gate = closeout::judge(&closeout::CloseoutFacts {
             documents,
             expected_count: KB_DOCUMENTS_PER_RUN as u64 - 1,
             index_conflict: present.filter(|p| *p != line),
-            sidecar_final_ready: self.earlier_keys().is_some(),
+            sidecar_final_ready: run.earlier_keys().is_some(),
         });
-        self.pin(pin::INDEX_LINE, line.clone());
-        let mut diff = self.pinned(&["change_set_id", "unit_set_digest"]);
-        if self.live() {
-            let body = self.statement_body().await?;
-            self.pin(pin::STATEMENT_SHA256, statement::digest(&body));
+        run.pin(pin::INDEX_LINE, line.clone());
+        let mut diff = run.pinned(&["change_set_id", "unit_set_digest"]);
+        if run.live() {
+            let body = run.statement_body().await?;
+            run.pin(pin::STATEMENT_SHA256, statement::digest(&body));
             diff.extend(closing::tables(&body));
-            self.statement = Some(body);
+            run.statement = Some(body);
         }
-        let backup = self.sidecar.backup.as_ref();
+        let backup = run.sidecar.backup.as_ref();
         let preserved = backup.map(|b| Artifact {
             path: "pre_write.gpg".to_owned(),
             sha256: b.blob.sha256,
@@ -63,19 +79,19 @@ impl Run<'_> {
         let mut artifacts = filed;
         artifacts.extend(preserved);
         Ok(Acted {
-            gate,
             key: String::new(),
-            mutation: "NONE".to_owned(),
             work: closing::work(),
             diff,
             artifacts,
-            verdict: self.verdict(Stage::CloseoutReported.as_str()),
-            closing: Some(self.closing(late)),
+            closing: Some(run.closing(late)),
+            ..Acted::of(gate, Stage::CloseoutReported.as_str())
         })
     }
+}
 
+impl Run<'_> {
     /// The run's first twelve documents: phase documents and the requests that were answered.
-    pub(super) fn standing_documents(&self) -> Vec<Artifact> {
+    pub(in crate::driver) fn standing_documents(&self) -> Vec<Artifact> {
         let gates = [GateId::CutAuthz, GateId::LifecycleAuthz];
         let counted = gates.into_iter().filter_map(|gate| self.sidecar.approval(gate)?.request_sha256);
         let answered: Vec<Digest> = counted.collect();
@@ -119,7 +135,7 @@ impl Run<'_> {
     }
 
     /// Appends the line that the report was rendered with.
-    pub(super) async fn append_index(&mut self) -> Result<(), Halt> {
+    async fn append_index(&mut self) -> Result<(), Halt> {
         let line = self.sidecar.pinned(pin::INDEX_LINE)?;
         let run_id = self.sidecar.run_id.to_string();
         let kb = &self.ports.kb;
@@ -150,7 +166,7 @@ impl Run<'_> {
     }
 
     /// The last write: status success, and the closeout key over the final report.
-    pub(super) fn finalise(&mut self) {
+    pub(in crate::driver) fn finalise(&mut self) {
         let report = self.sidecar.documents.last().map(|d| d.sha256);
         if let (Some(keys), Some(report)) = (self.earlier_keys(), report) {
             let key = key::closeout(&keys, &report).to_string();
