@@ -42,6 +42,25 @@ fn no_wing_uses_a_later_one() {
     none("uses a later wing", &findings);
 }
 
+/// What an adapter may use of the core: what it is told, what is stored, what must hold, and what it must do.
+const OF_ADAPTERS: [&str; 5] = ["base", "machine", "record", "gate", "port"];
+
+#[test]
+fn an_adapter_uses_what_it_must_know_and_no_more() {
+    let mut found = Vec::new();
+    for path in files("rs") {
+        let below = path.split_once("/src/").filter(|(name, _)| ["cutter-pg", "cutter-kb"].contains(name));
+        let Some((_, below)) = below.filter(|(_, below)| !below.contains("test")) else { continue };
+        for used in code(&read(&path)).split("cutter_core::").skip(1) {
+            let wing: String = used.chars().take_while(|c| c.is_ascii_lowercase()).collect();
+            if !OF_ADAPTERS.contains(&wing.as_str()) {
+                found.push(format!("{below}: {wing}"));
+            }
+        }
+    }
+    none("uses what is no adapter's", &found);
+}
+
 #[test]
 fn the_map_has_the_wings_in_their_order() {
     let page = read("ARCHITECTURE.md");
