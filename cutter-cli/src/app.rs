@@ -6,9 +6,10 @@ use std::process::ExitCode;
 use clap::{ArgAction, Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::commands;
-use crate::config::{Config, Overrides};
+use crate::config::Overrides;
+use crate::context::Context;
 use crate::exit_code::{self, Exit};
-use crate::failure::{Failure, Outcome};
+use crate::failure::Outcome;
 use crate::render::{BAD, Out, paint};
 use crate::terminal::{self, Stream};
 use crate::wire;
@@ -143,22 +144,6 @@ enum Command {
     Graph(commands::graph::GraphArgs),
     Completions(commands::completions::CompletionsArgs),
     Man(commands::man::ManArgs),
-}
-
-/// What every command is handed.
-#[derive(Debug, Clone)]
-pub(crate) struct Context {
-    /// Where results go.
-    pub(crate) out: Out,
-    /// What the flags say about the configuration.
-    pub(crate) overrides: Overrides,
-}
-
-impl Context {
-    /// The configuration, read now.
-    pub(crate) fn config(&self) -> Result<Config, Failure> {
-        Config::load(&self.overrides, &wire::variable)
-    }
 }
 
 /// The whole command line as clap knows it, with the texts that derive cannot write.

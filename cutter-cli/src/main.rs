@@ -3,6 +3,7 @@
 mod app;
 mod commands;
 mod config;
+mod context;
 mod exit_code;
 mod failure;
 mod files;

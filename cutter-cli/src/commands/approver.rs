@@ -7,9 +7,9 @@ use cutter_core::record::policy::{Chain, Change};
 use jiff::Timestamp;
 use serde_json::json;
 
-use crate::app::Context;
 use crate::commands::policy::{self, Word};
 use crate::config::{Config, Overrides};
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, BAD, GOOD, HEAD, paint};

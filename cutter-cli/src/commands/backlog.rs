@@ -14,8 +14,8 @@ use futures_executor::block_on;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::app::Context;
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::wire;
 

@@ -11,10 +11,10 @@ use cutter_kb::openpgp::{DecryptFacts, decrypt_stream};
 use cutter_pg::restore::{self, RestoreError};
 use serde_json::json;
 
-use crate::app::Context;
 use crate::commands::orchestrate::load;
 use crate::commands::{RunArg, db};
 use crate::config::Config;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, BAD, GOOD, WARN, paint};

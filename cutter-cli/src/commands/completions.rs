@@ -3,7 +3,8 @@
 use clap::Args;
 use clap_complete::Shell;
 
-use crate::app::{self, Context};
+use crate::app;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::Outcome;
 

@@ -13,8 +13,8 @@ use cutter_pg::surroundings::{Server, Surroundings};
 use futures_executor::block_on;
 use serde_json::json;
 
-use crate::app::Context;
 use crate::config::Config;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, BAD, GOOD, HEAD, WARN, paint};

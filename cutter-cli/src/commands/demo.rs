@@ -13,7 +13,6 @@ use cutter_core::record::effect::ReviewVerdict;
 use futures_executor::block_on;
 use serde_json::json;
 
-use crate::app::Context;
 use crate::commands::RunArg;
 use crate::commands::init::{self, InitArgs};
 use crate::commands::orchestrate::{self, CutArgs};
@@ -23,6 +22,7 @@ use crate::commands::source::{self, AddArgs};
 use crate::commands::sovereign::{self, RunFolder, Signing};
 use crate::commands::verify::{self, VerifyArgs};
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::files::read_bounded;
 use crate::render::{self, DIM, GOOD, HEAD, paint};

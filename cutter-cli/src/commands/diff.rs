@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use similar::TextDiff;
 
 use self::version::Version;
-use crate::app::Context;
 use crate::commands::plan::CutOptions;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::Outcome;
 use crate::render::{self, BAD, DIM, Each, GOOD, HEAD, WARN, name, paint};

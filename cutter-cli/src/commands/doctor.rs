@@ -18,9 +18,9 @@ use futures_executor::block_on;
 use serde::Serialize;
 use serde_json::json;
 
-use crate::app::Context;
 use crate::commands::db;
 use crate::config::{Config, RunsIn, VARIABLES};
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::files::word;

@@ -7,9 +7,9 @@ use cutter_core::record::policy::Change;
 use cutter_core::record::signature::Duty;
 use serde_json::json;
 
-use crate::app::Context;
 use crate::commands::policy::{self, Word};
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, BAD, GOOD, paint};
 use crate::wire;

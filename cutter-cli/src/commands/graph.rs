@@ -6,7 +6,7 @@ use cutter_core::machine::cut_request::CUT_REQUEST;
 use cutter_core::machine::graph::{Diagram, GraphFormat};
 use cutter_core::machine::work_item::WORK_ITEM;
 
-use crate::app::Context;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::Outcome;
 

@@ -8,10 +8,10 @@ use cutter_core::record::policy::Change;
 use cutter_kb::openpgp::{KeyKind, KeyPair};
 use serde_json::json;
 
-use crate::app::Context;
 use crate::commands::db;
 use crate::commands::policy::own_approver_key;
 use crate::config::{Config, RunsIn, actor_block, template};
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::files::read_text;
 use crate::render::{self, GOOD, HEAD, paint};

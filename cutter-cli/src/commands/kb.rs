@@ -18,11 +18,11 @@ use cutter_core::record::signature::SignatureFacts;
 use futures_executor::block_on;
 use serde::Serialize;
 
-use crate::app::Context;
 use crate::commands::RunArg;
 use crate::commands::orchestrate::load;
 use crate::commands::verify::words;
 use crate::config::Config;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, BAD, GOOD, HEAD, paint};

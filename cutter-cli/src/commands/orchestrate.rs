@@ -17,7 +17,7 @@ pub(crate) use status::load;
 
 use clap::{Args, Subcommand};
 
-use crate::app::Context;
+use crate::context::Context;
 use crate::failure::Outcome;
 
 /// Start a run, resume it, stop it, look at it.

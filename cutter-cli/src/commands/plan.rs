@@ -14,8 +14,8 @@ use cutter_core::text::plan::{CutPlan, PlanError, PlanInput, PlanRow, UnitTree};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::app::Context;
 use crate::commands::profile::{self, AUTO, Chosen, Depth};
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::files::{read_bounded, read_small};

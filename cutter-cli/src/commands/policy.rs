@@ -9,8 +9,8 @@ use cutter_core::record::approval::SignaturePolicy;
 use cutter_core::record::policy::{Chain, Change};
 use serde_json::json;
 
-use crate::app::Context;
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::files::{read_bounded, read_text};
 use crate::render::{self, GOOD, HEAD, WARN, paint};

@@ -12,7 +12,7 @@ use cutter_core::base::limits;
 use cutter_core::text::profile::{Format, PROFILE_SCHEMA_PAGE, Profile};
 use serde_json::json;
 
-use crate::app::Context;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::files::read_bounded;

@@ -13,8 +13,8 @@ use cutter_pg::login::Login;
 use futures_executor::block_on;
 use serde_json::{Value, json};
 
-use crate::app::Context;
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::wire;
 

@@ -21,8 +21,8 @@ use futures_executor::block_on;
 use serde::Serialize;
 use uuid::Uuid;
 
-use crate::app::Context;
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::{Broken, Failure, Outcome};
 use crate::render::{self, DIM, GOOD, HEAD, paint};
 use crate::wire;

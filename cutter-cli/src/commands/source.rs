@@ -14,8 +14,8 @@ use cutter_pg::login::Login;
 use futures_executor::block_on;
 use serde_json::json;
 
-use crate::app::Context;
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::files::read_bounded;
 use crate::render::{self, GOOD, paint};

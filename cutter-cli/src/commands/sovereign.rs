@@ -25,11 +25,11 @@ use cutter_kb::folder::FolderKb;
 use futures_executor::block_on;
 use serde_json::json;
 
-use crate::app::Context;
 use crate::commands::RunArg;
 use crate::commands::plan::ManifestOption;
 use crate::commands::sovereign::text::OwnText;
 use crate::config::Config;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, BAD, DIM, HEAD, WARN, paint};

@@ -11,7 +11,7 @@ use cutter_pg::PgDatabase;
 use futures_executor::block_on;
 use serde_json::{Value, json};
 
-use crate::app::Context;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, DIM, HEAD, WARN, paint};

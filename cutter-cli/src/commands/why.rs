@@ -8,10 +8,10 @@ use cutter_core::port::database::Reader as _;
 use cutter_core::record::evidence::RunEvidence;
 use futures_executor::block_on;
 
-use crate::app::Context;
 use crate::commands::RunArg;
 use crate::commands::orchestrate::load;
 use crate::config::Config;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, HEAD, paint};

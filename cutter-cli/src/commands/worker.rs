@@ -16,7 +16,7 @@ use signal_hook::consts::TERM_SIGNALS;
 use signal_hook::flag;
 
 use self::crew::Crew;
-use crate::app::Context;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::count;

@@ -18,8 +18,8 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Filter, open, page_size};
-use crate::app::Context;
 use crate::commands::verify::stored;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{BAD, GOOD, paint};
@@ -54,6 +54,13 @@ pub(super) fn run(cx: &Context, args: &AuditArgs) -> Outcome {
     let config = cx.config()?;
     let database = open(&config, &[Login::Ro])?;
     let chain = wire::policy::chain(&config)?;
+    if let Some(document) = &args.filter.document_id
+        && block_on(database.source(document))?.is_none()
+    {
+        return Err(
+            Failure::usage(format!("no document {document} is registered")).next("cutter backlog list")
+        );
+    }
     let mut query = BacklogQuery {
         status: args.filter.status,
         document_id: args.filter.document_id.clone(),

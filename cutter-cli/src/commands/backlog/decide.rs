@@ -11,7 +11,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{open, page_size, standing};
-use crate::app::Context;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::render;
 use crate::wire::{RandomIds, SystemClock, now};

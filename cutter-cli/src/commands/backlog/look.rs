@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::{Filter, absent, machine, open, page_size, standing};
-use crate::app::Context;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::render::{DIM, HEAD, fields, paint, table};
 

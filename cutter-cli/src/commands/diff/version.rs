@@ -15,9 +15,9 @@ use futures_executor::block_on;
 use serde_json::{Value, json};
 
 use super::DiffArgs;
-use crate::app::Context;
 use crate::commands::profile::Chosen;
 use crate::commands::{plan, unit};
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::files::read_bounded;
 use crate::render::name;

@@ -11,10 +11,10 @@ use cutter_core::text::profile::Profile;
 use futures_executor::block_on;
 
 use super::present;
-use crate::app::Context;
 use crate::commands::plan::{self, CutOptions, ManifestOption};
 use crate::commands::profile::{AUTO, Chosen};
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::wire::{self, Driving, Opened};
 

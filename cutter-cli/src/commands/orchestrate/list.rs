@@ -7,7 +7,7 @@ use futures_executor::block_on;
 use serde::Serialize;
 
 use super::load;
-use crate::app::Context;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{DIM, paint, table};

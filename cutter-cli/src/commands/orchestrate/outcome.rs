@@ -7,8 +7,8 @@ use cutter_core::port::run_store::RunStore;
 use cutter_core::record::sidecar::Considered;
 use serde::Serialize;
 
-use crate::app::Context;
 use crate::config::Config;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::Outcome;
 use crate::render::{self, BAD, DIM, GOOD, HEAD, WARN, paint};

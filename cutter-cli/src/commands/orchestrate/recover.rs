@@ -12,10 +12,10 @@ use cutter_core::report::naming::DocumentName;
 use futures_executor::block_on;
 use serde_json::json;
 
-use crate::app::Context;
 use crate::commands::RunArg;
 use crate::commands::sovereign::RunFolder;
 use crate::config::Config;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, GOOD, HEAD, paint};

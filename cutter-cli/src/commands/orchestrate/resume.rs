@@ -9,9 +9,9 @@ use cutter_core::port::run_store::LockHolder;
 use futures_executor::block_on;
 
 use super::{load, present};
-use crate::app::Context;
 use crate::commands::RunArg;
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::wire::{self, Driving, Opened};
 

@@ -7,8 +7,8 @@ use cutter_core::record::sidecar::Sidecar;
 use futures_executor::block_on;
 
 use super::outcome::{Presented, people};
-use crate::app::Context;
 use crate::commands::RunArg;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::wire::{self, Stores};
 

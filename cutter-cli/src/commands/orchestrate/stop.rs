@@ -6,8 +6,8 @@ use cutter_core::driver::{self, Outcome as Driver};
 use futures_executor::block_on;
 
 use super::present;
-use crate::app::Context;
 use crate::commands::RunArg;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::Outcome;
 use crate::wire::{self, Driving};

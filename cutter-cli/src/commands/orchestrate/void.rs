@@ -5,8 +5,8 @@ use cutter_core::driver::{self, Outcome as Driver};
 
 use super::present;
 use super::resume::settle;
-use crate::app::Context;
 use crate::commands::RunArg;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::Outcome;
 use crate::wire::{self, Driving};

@@ -8,8 +8,8 @@ use futures_executor::block_on;
 
 use super::load;
 use super::outcome::{Presented, people};
-use crate::app::Context;
 use crate::commands::RunArg;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::wire;

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::Chosen;
 use super::choose::costs;
-use crate::app::Context;
 use crate::commands::plan::document_id;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, DIM, HEAD, WARN, paint};
 

@@ -16,9 +16,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{item, machine, open};
-use crate::app::Context;
 use crate::commands::plan::{self, CutOptions, ManifestOption};
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::render::{DIM, GOOD, WARN, paint};
 use crate::wire;

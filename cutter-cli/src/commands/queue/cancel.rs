@@ -10,7 +10,7 @@ use futures_executor::block_on;
 use serde_json::json;
 
 use super::{item, machine, open};
-use crate::app::Context;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::render::{GOOD, WARN, paint};
 use crate::wire;

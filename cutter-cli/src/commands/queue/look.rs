@@ -10,7 +10,7 @@ use futures_executor::block_on;
 use serde_json::json;
 
 use super::{item, machine, open};
-use crate::app::Context;
+use crate::context::Context;
 use crate::failure::Outcome;
 use crate::render::{BAD, DIM, GOOD, HEAD, WARN, fields, paint, table};
 

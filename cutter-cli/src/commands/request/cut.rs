@@ -8,9 +8,9 @@ use futures_executor::block_on;
 use serde_json::json;
 
 use super::{RequestArg, fields, next_lines, on, open, refused};
-use crate::app::Context;
 use crate::commands::orchestrate::{self, deployment_settings};
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, GOOD, HEAD, paint};
 use crate::wire::{self, Opened};

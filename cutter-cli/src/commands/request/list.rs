@@ -12,7 +12,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::open;
-use crate::app::Context;
+use crate::context::Context;
 use crate::failure::Outcome;
 use crate::render::{DIM, paint, table};
 

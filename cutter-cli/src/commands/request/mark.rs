@@ -13,9 +13,9 @@ use cutter_core::text::plan::{CutPlan, PlanInput};
 use futures_executor::block_on;
 
 use super::{RequestArg, answer, asked, get, open, refused};
-use crate::app::Context;
 use crate::commands::plan::{self, CutOptions, ManifestOption};
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::wire::{self, RandomIds};
 

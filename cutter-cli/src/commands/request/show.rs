@@ -9,8 +9,8 @@ use futures_executor::block_on;
 use serde_json::{Value, json};
 
 use super::{RequestArg, fields, get, next_lines, open};
-use crate::app::Context;
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, DIM, HEAD, paint, table};
 use crate::wire;

@@ -15,9 +15,9 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::{RequestArg, answer, asked, get, open, refused};
-use crate::app::Context;
 use crate::commands::orchestrate::deployment_settings;
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::{Failure, Outcome};
 use crate::files::read_bounded;
 use crate::render::{self, GOOD, paint};

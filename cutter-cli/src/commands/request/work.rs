@@ -6,8 +6,8 @@ use cutter_core::record::cut_request::next_commands;
 use futures_executor::block_on;
 use serde_json::{Value, json};
 
-use crate::app::Context;
 use crate::commands::orchestrate::{self, Presented, deployment_settings};
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{BAD, DIM, GOOD, paint, table};

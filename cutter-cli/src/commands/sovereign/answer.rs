@@ -23,9 +23,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::RunFolder;
-use crate::app::Context;
 use crate::commands::verify::words;
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::render::{self, GOOD, HEAD, WARN, paint};
 use crate::wire;

@@ -21,9 +21,9 @@ use uuid::Uuid;
 
 use super::hand;
 use super::metrics::Server;
-use crate::app::Context;
 use crate::commands::orchestrate::deployment_settings;
 use crate::config::Config;
+use crate::context::Context;
 use crate::failure::Failure;
 use crate::wire;
 

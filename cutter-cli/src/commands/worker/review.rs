@@ -10,7 +10,7 @@ use cutter_core::port::{Port, PortError, PortErrorKind};
 use futures_executor::block_on;
 use serde_json::json;
 
-use crate::app::Context;
+use crate::context::Context;
 use crate::exit_code::Exit;
 use crate::failure::{Failure, Outcome};
 use crate::render::{self, BAD, DIM, GOOD, WARN, paint};
