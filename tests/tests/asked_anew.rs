@@ -64,3 +64,21 @@ fn an_answer_to_a_request_that_was_asked_anew_is_none() {
         fs::write(second, bytes).unwrap();
     }
 }
+
+/// Who refused plainly takes nothing back by approving; whose refusal does not read plainly does.
+#[test]
+fn only_a_word_that_is_not_plain_is_taken_back() {
+    let d = Deployment::new();
+    d.register("LAW", &law(2, "refused, and approved"));
+    let run_id = d.cut("LAW");
+    let key = d.path(&format!("keys/{SOVEREIGN}.secret.asc"));
+    let refuse = ["sovereign", "refuse", "--yes", "--run-id", &run_id, "--for", "cut", "--key"];
+    let refused = d.run(&[&refuse[..], &[key.to_str().unwrap()]].concat()).exits(0);
+    let told = |ran: &cutter_tests::cli::Ran| ran.stderr.contains("it says plainly what");
+    assert!(!told(&d.answer(&run_id, "cut", &[]).exits(0)));
+    let path = d.path("kb").join(refused.text("/approval_kb_id"));
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, format!("See below.\n\n{text}")).unwrap();
+    let ran = d.answer(&run_id, "cut", &[]).exits(0);
+    assert!(told(&ran), "{}", ran.stderr);
+}

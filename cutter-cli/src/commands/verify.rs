@@ -14,7 +14,7 @@ use cutter_core::record::statement::envelope;
 use serde::Serialize;
 use serde_json::Value;
 
-pub(crate) use self::documents::words;
+pub(crate) use self::documents::{observed, words};
 pub(crate) use self::gather::stored;
 use self::gather::{Text, gather};
 use self::said::{Refused, said};

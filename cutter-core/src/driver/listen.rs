@@ -14,13 +14,12 @@ use alloc::vec::Vec;
 use serde::Serialize;
 
 use super::parts::verdict_on_document;
-use super::policy::MayRefuse;
 use super::run::{Halt, Run};
 use super::{DriveError, policy};
 use crate::base::digest::Digest;
-use crate::gate::authorization::{self, AuthorizationFacts};
+use crate::gate::authorization::AuthorizationFacts;
 use crate::gate::plain::{self, NotTaken};
-use crate::gate::verified::{NotVerified, VerifiedApproval, verify};
+use crate::gate::verified::VerifiedApproval;
 use crate::machine::run::GateId;
 use crate::port::environment::Progress;
 use crate::port::knowledge_base::Document;
@@ -399,32 +398,6 @@ impl Run<'_> {
         }
         if self.sidecar.considered.len() == known { Ok(()) } else { self.persist().await }
     }
-}
-
-/// The verdict on an answer. Whoever may approve now may refuse, also what was asked before they could.
-pub(super) fn verdict_on(
-    facts: AuthorizationFacts,
-    may_refuse: &MayRefuse,
-    sha256: Digest,
-) -> Result<VerifiedApproval, NotVerified> {
-    let report = authorization::judge(&facts);
-    let verdict = verify(&facts, &report, sha256);
-    if verdict.as_ref().is_ok_and(VerifiedApproval::allows)
-        && let Some(fault) = plain::not_only_approval(&facts.signature)
-    {
-        return Err(NotVerified(GateReport { gate: report.gate, checks: alloc::vec![fault] }));
-    }
-    verdict.or_else(|NotVerified(mut report)| {
-        let facts = AuthorizationFacts { policy: may_refuse.now.clone(), ..facts };
-        let verdict = verify(&facts, &authorization::judge(&facts), sha256);
-        verdict.ok().filter(|answer| !answer.allows()).ok_or_else(|| {
-            let facts = AuthorizationFacts { policy: may_refuse.since_asked.clone(), ..facts };
-            if let Some(unclear) = plain::unclear(&facts, &report) {
-                report.checks.insert(0, unclear);
-            }
-            NotVerified(report)
-        })
-    })
 }
 
 /// Puts the approval of who is expected before other people's; refusals stay before all.

@@ -3,14 +3,14 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::listen::verdict_on;
 use super::policy::MayRefuse;
 use crate::base::digest::Digest;
-use crate::gate::authorization::AuthorizationFacts;
+use crate::gate::authorization::{self, AuthorizationFacts};
 use crate::gate::plain::{self, NotTaken};
-use crate::gate::verified::{NotVerified, VerifiedApproval};
+use crate::gate::verified::{NotVerified, VerifiedApproval, verify};
 use crate::port::PortResult;
 use crate::port::signer::SignatureVerifier;
+use crate::record::check::GateReport;
 use crate::record::policy::Chain;
 use crate::record::signature::SignatureFacts;
 
@@ -108,6 +108,32 @@ pub(crate) async fn verdict_on_document(
         }
     }
     Ok(Err(NotTaken { report, signature: whole }))
+}
+
+/// The verdict on an answer. Whoever may approve now may refuse, also what was asked before they could.
+fn verdict_on(
+    facts: AuthorizationFacts,
+    may_refuse: &MayRefuse,
+    sha256: Digest,
+) -> Result<VerifiedApproval, NotVerified> {
+    let report = authorization::judge(&facts);
+    let verdict = verify(&facts, &report, sha256);
+    if verdict.as_ref().is_ok_and(VerifiedApproval::allows)
+        && let Some(fault) = plain::not_only_approval(&facts.signature)
+    {
+        return Err(NotVerified(GateReport { gate: report.gate, checks: vec![fault] }));
+    }
+    verdict.or_else(|NotVerified(mut report)| {
+        let facts = AuthorizationFacts { policy: may_refuse.now.clone(), ..facts };
+        let verdict = verify(&facts, &authorization::judge(&facts), sha256);
+        verdict.ok().filter(|answer| !answer.allows()).ok_or_else(|| {
+            let facts = AuthorizationFacts { policy: may_refuse.since_asked.clone(), ..facts };
+            if let Some(unclear) = plain::unclear(&facts, &report) {
+                report.checks.insert(0, unclear);
+            }
+            NotVerified(report)
+        })
+    })
 }
 
 #[cfg(test)]

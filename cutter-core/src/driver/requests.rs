@@ -255,9 +255,9 @@ impl Run<'_> {
 
     /// What changed on the way here: who approves the request accepts it.
     fn acknowledged(&self) -> Vec<String> {
-        // what lay beside an approval is not passed over in silence by asking anew
-        let is_told =
-            |s: &&StopRecord| !s.observed.is_empty() || s.code == StopReason::ApprovalChanged.code();
+        // neither a refusal nor what lay beside an approval is passed over in silence by asking anew
+        let told = [StopReason::Refused.code(), StopReason::ApprovalChanged.code()];
+        let is_told = |s: &&StopRecord| !s.observed.is_empty() || told.iter().any(|code| *code == s.code);
         let stops = self.sidecar.stops.iter().filter(|s| s.resolved_by.is_some()).filter(is_told);
         let mut lines = Vec::new();
         for stop in stops {

@@ -13,7 +13,7 @@ use super::authorization::AuthorizationFacts;
 use super::verified::VerifiedApproval;
 use crate::base::fingerprint::normal_fingerprint;
 use crate::machine::run::GateId;
-use crate::record::approval::{Ask, field, is_key, is_visible, parse_field};
+use crate::record::approval::{Ask, field, is_key, is_visible, parse_field, parse_verdict};
 use crate::record::check::{Check, GateReport};
 use crate::record::effect::ReviewVerdict;
 use crate::record::signature::SignatureFacts;
@@ -76,6 +76,13 @@ const NAMES: [&str; 2] = [field::DOCUMENT_ID, "actor"];
 #[must_use]
 pub fn approves_plainly(text: &str) -> bool {
     fault(text).is_none()
+}
+
+/// Whether a text refuses an ask or defers it, and names it: nobody can take that for anything else.
+#[must_use]
+pub fn refuses_plainly(text: &str, ask: &Ask) -> bool {
+    let said = parse_field(text, "decision").and_then(parse_verdict);
+    answers(text, ask) && said.is_some_and(|said| !said.allows())
 }
 
 /// What keeps a text from approving plainly: the first such line.
@@ -157,8 +164,8 @@ impl NotTaken {
     ) -> bool {
         let SignatureFacts::Good { text, .. } = &self.signature else { return false };
         let is_whole = |other: &Self| other.report.checks.iter().all(|c| c.ok || c.invariant != WELL_FORMED);
-        let mut asked = asks.iter().filter(|ask| speaks_of(text, ask));
-        let mut is_said_since = |other: &Self| {
+        let asked = asks.iter().filter(|ask| speaks_of(text, ask));
+        let is_said_since = |other: &Self| {
             is_whole(other)
                 && asked.clone().any(|ask| is_said_plainly_since(&self.signature, &other.signature, ask))
         };
@@ -166,8 +173,7 @@ impl NotTaken {
             && !valid.any(|answer| {
                 is_since(&self.signature, answer.fingerprint().unwrap_or_default(), answer.made_at())
             })
-            && !beside.iter().any(&mut is_said_since)
-            && asked.next().is_some()
+            && !beside.iter().any(is_said_since)
     }
 }
 

@@ -172,8 +172,11 @@ impl Told {
         let mut pins: Vec<_> = report.pins.iter().map(|(key, value)| (word(key), word(value))).collect();
         pins.sort_by_key(|(name, _)| name.starts_with(FUNCTION_PREFIX));
         let evidence = report.evidence.iter();
-        let evidence: Vec<Vec<String>> =
+        let mut evidence: Vec<Vec<String>> =
             evidence.map(|(path, sha)| vec![code(path, cell), code(&sha.to_hex(), 64)]).collect();
+        // what was filed last is shown, and what came before it is counted
+        let earlier = evidence.len().saturating_sub(EVIDENCE_MAX);
+        evidence.rotate_left(earlier);
         let room = LISTED_MAX.saturating_sub(report.warnings.len());
         let changes: Vec<String> = report.changes.iter().take(room).map(|c| prose(c, cell)).collect();
         let all = report.warnings.len() + report.changes.len();

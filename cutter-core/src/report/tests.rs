@@ -167,6 +167,15 @@ fn the_final_report_lists_what_is_kept_and_what_comes_next() {
 }
 
 #[test]
+fn a_request_shows_the_newest_evidence() {
+    let named = |n: u8| (format!("f/{n:02}-x.md"), Digest::of(&[n]));
+    let report = RequestReport { evidence: (1..=13).map(named).collect(), ..cut_request() };
+    let text = render_request(&report).unwrap();
+    assert!(text.contains("| `f/04-x.md` |") && text.contains("| `f/13-x.md` |"), "{text}");
+    assert!(text.contains("| and 3 more |") && !text.contains("f/03-x.md"), "{text}");
+}
+
+#[test]
 fn a_failed_phase_shows_expected_and_observed() {
     let facts = mark::MarkFacts { candidate_count: 0, ..mark::MarkFacts::example() };
     let failed = PhaseReport { pass: false, gate: mark::judge(&facts), ..phase() };

@@ -5,6 +5,7 @@ use cutter_core::base::id::RunId;
 use cutter_core::driver::{DriveError, Outcome, stop_kinds};
 use cutter_core::machine::run::GateId;
 use cutter_core::port::Port;
+use cutter_core::record::approval::Ask;
 use cutter_core::record::effect::{EffectKey, EffectName, ReviewVerdict};
 use cutter_core::record::sidecar::Mode;
 use cutter_core::report::naming::EscalationKind::{self, Resume, Void};
@@ -15,6 +16,12 @@ use cutter_tests::{Scenario, TEXT};
 
 fn status(s: &Scenario) -> String {
     s.rows_of("decision_backlog_entry")[0]["status"].as_str().unwrap().to_owned()
+}
+
+/// Whether a request has these words.
+fn tells(s: &Scenario, ask: &Ask, words: &str) -> bool {
+    let request = s.world.document(&ask.request_path).unwrap();
+    String::from_utf8(request.bytes).unwrap().contains(words)
 }
 
 #[test]
@@ -49,6 +56,7 @@ fn a_deferral_at_sg1_is_swept_and_asked_again() {
     s.answer_stop(&run_id, Resume, &[]);
     let again = asked(&s.resumed(&run_id));
     assert_eq!(again.occurrence, 2);
+    assert!(tells(&s, &again, "changed before this request (stop 1): defer by ada"));
     assert_eq!(status(&s), "review_pending", "S3 -> S1, by a sweep");
     assert_eq!(s.rows_of("decision_backlog_sweep_log").len(), 2);
     // deferred once more, then approved: the third occurrence
@@ -86,6 +94,7 @@ fn a_refusal_at_sg2_enacts_nothing() {
             s.answer_stop(&run_id, Resume, &[]);
             let again = asked(&s.resumed(&run_id));
             assert_eq!((again.gate.as_str(), again.occurrence), ("SG_lifecycle_authz", 2));
+            assert!(tells(&s, &again, "changed before this request (stop 1): defer by ada"));
             assert_ne!(again.required["review_decision_id"], ask.required["review_decision_id"]);
             s.sign(&again, ReviewVerdict::Approve);
             s.finish(&run_id);

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use cutter_core::base::digest::Digest;
 use cutter_core::base::id::RunId;
-use cutter_core::gate::plain::{not_an_approval, speaks_of};
+use cutter_core::gate::plain::{not_an_approval, refuses_plainly, speaks_of};
 use cutter_core::machine::run::GateId;
 use cutter_core::operate::inspect::asked::{Asked, Purpose, answer_name};
 use cutter_core::port::PortErrorKind;
@@ -23,7 +23,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
 use super::RunFolder;
-use crate::commands::verify::words;
+use crate::commands::verify::{observed, words};
 use crate::config::Config;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -222,6 +222,10 @@ fn own_word(
     for path in &folder.paths {
         let Ok(Some(document)) = block_on(kb.read(path)) else { continue };
         if !speaks_of(&String::from_utf8_lossy(&document.bytes), ask) {
+            continue;
+        }
+        let whole = observed(&ring, &Chain::default(), &document.bytes, wire::now())?;
+        if matches!(&whole, SignatureFacts::Good { text, .. } if refuses_plainly(text, ask)) {
             continue;
         }
         let said = words(&ring, &Chain::default(), &document.bytes)?;
