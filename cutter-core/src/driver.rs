@@ -61,7 +61,7 @@ use crate::record::sidecar::{Considered, Sidecar, SidecarError, StopRecord};
 
 pub use create::{NewRun, cut};
 pub use listen::{TooFew, approval_prefix};
-pub(crate) use listen::{expected_first, is_called, rank, speaks_of_any};
+pub(crate) use listen::{expected_first, is_called, may_answer, rank};
 pub use parts::signed_parts;
 pub(crate) use parts::verdict_on_document;
 pub(crate) use policy::{allowed, observe};

@@ -380,6 +380,31 @@ fn whatever_gpg_calls_good_has_a_signer() {
         assert!(signers(&changed, &keys).is_empty(), "{what}: changed");
     }
     assert!(unsigned.is_empty(), "{unsigned:#?}");
+    let whole = String::from_utf8(clearsign(&gpg, "ada", b"nonce: 42\nreason: no\n", &[])).unwrap();
+    let (text, armor) = whole.split_once("-----BEGIN PGP SIGNATURE-----").unwrap();
+    let end = "-----END PGP SIGNATURE-----\n";
+    let body = armor.strip_suffix(end).unwrap();
+    let without_checksum: String =
+        body.lines().filter(|line| !line.starts_with('=')).map(|line| format!("{line}\n")).collect();
+    for (what, armor) in [
+        ("no end", body.to_owned()),
+        ("its last bytes gone", armor[..armor.len() - 4].to_owned()),
+        ("a dash gone", armor.replace("-----END", "----END")),
+        ("joined to the line before", body.trim_end().to_owned() + end),
+        ("quoted for mail", armor.replace('=', "=3D")),
+        ("in lower case", body.to_owned() + &end.to_lowercase()),
+        ("another label", body.to_owned() + "-----END OF IT-----\n"),
+        ("a line before the end", format!("{body}sent from my phone\n{end}")),
+        ("no checksum", without_checksum.clone() + end),
+        ("no checksum and no end", without_checksum),
+        ("a wrong checksum", body.replace("\n=", "\n=A") + end),
+    ] {
+        let stored = format!("{text}-----BEGIN PGP SIGNATURE-----{armor}");
+        let found = signers(stored.as_bytes(), &keys);
+        assert!(found.len() == 1 && found[0].text.contains("reason: no"), "{what}: {found:?}\n{stored}");
+        let changed = stored.replace("42", "52");
+        assert!(signers(changed.as_bytes(), &keys).is_empty(), "{what}: changed");
+    }
     let both = gpg.run(&["--local-user", "ada", "--local-user", "bob", "--clearsign"], TEXT);
     assert_eq!(signers(&both, &keys).len(), 2, "signed by two");
     assert!(signers(&both, &keys[..1]).len() == 1 && signers(TEXT, &keys).is_empty());

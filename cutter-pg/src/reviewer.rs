@@ -5,7 +5,7 @@ use cutter_core::base::id::RunId;
 use cutter_core::machine::backlog::BacklogState as S;
 use cutter_core::port::PortResult;
 use cutter_core::port::database::{Begun, Reviewer};
-use cutter_core::record::approval::CUT_AUTHORIZATION;
+use cutter_core::record::approval::Purpose;
 use cutter_core::record::ask::{AnswerWrite, DecisionWrite};
 use cutter_core::record::effect::{EffectContext, EffectName, ReviewVerdict, ReviewWrite};
 use uuid::Uuid;
@@ -38,7 +38,7 @@ pub(crate) fn write(tx: &mut Tx<'_>, write: &ReviewWrite) -> Result<(), PgError>
     let effect = tx.cx.key.effect;
     let is_request_there = effect == EffectName::Sg2Review;
     if is_request_there != (write.decision_type == LIFECYCLE)
-        || (effect == EffectName::Sg1Review) != (write.decision_type == CUT_AUTHORIZATION)
+        || (effect == EffectName::Sg1Review) != (write.decision_type == Purpose::Cut.as_str())
     {
         return Err(invalid(format!("a {} is not decided by {effect}", write.decision_type)));
     }

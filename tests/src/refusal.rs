@@ -13,7 +13,7 @@ use cutter_core::driver::{
 };
 use cutter_core::operate::inspect::recover::unknown_to;
 use cutter_core::operate::review::ReviewPorts;
-use cutter_core::record::approval::{Ask, DRIFT_ACK, STOP_RESUME, VOID, render_approval};
+use cutter_core::record::approval::{Ask, render_approval};
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::sidecar::{Sidecar, StopRecord};
 use cutter_core::report::naming::EscalationKind;
@@ -404,15 +404,6 @@ impl Scenario {
     /// Signs a text as the sovereign.
     pub fn seal(&self, text: &str) -> String {
         self.world.sign(&self.world.person(SOVEREIGN), text)
-    }
-}
-
-/// The approval type that answers a stop in a kind.
-pub const fn type_of(kind: EscalationKind) -> &'static str {
-    match kind {
-        EscalationKind::Resume => STOP_RESUME,
-        EscalationKind::DriftAck => DRIFT_ACK,
-        EscalationKind::Void => VOID,
     }
 }
 

@@ -82,3 +82,34 @@ fn only_a_word_that_is_not_plain_is_taken_back() {
     let ran = d.answer(&run_id, "cut", &[]).exits(0);
     assert!(told(&ran), "{}", ran.stderr);
 }
+
+/// A request that somebody edits while it is refused, and puts back: the refusal counts, or it holds the gate; and what
+/// was refused holds afterwards.
+#[test]
+fn a_refusal_of_an_edited_request_is_not_passed_over() {
+    for (field, counts) in [("nonce", false), ("rows_digest", true)] {
+        let d = Deployment::new();
+        d.register("LAW", &law(2, "edited while it was read"));
+        let run_id = d.cut("LAW");
+        d.approve(&run_id, "cut");
+        let request = d.path("kb").join(d.status(&run_id).text("/paused_at/request_kb_id"));
+        let text = fs::read_to_string(&request).unwrap();
+        let line = text.lines().find(|line| line.starts_with(&format!("{field}: "))).unwrap();
+        fs::write(&request, text.replace(line, &format!("{field}: {}", "7".repeat(64)))).unwrap();
+        let key = d.path(&format!("keys/{SOVEREIGN}.secret.asc"));
+        let refuse = ["sovereign", "refuse", "--yes", "--run-id", &run_id, "--for", "cut", "--key"];
+        let refused = d.run(&[&refuse[..], &[key.to_str().unwrap()]].concat()).exits(0);
+        fs::write(&request, &text).unwrap();
+        let ran = d.resume(&run_id);
+        assert_eq!(d.counts()["iu_core.information_unit"], 0, "{field}: {}", ran.stdout);
+        let verified = d.run(&["verify", "--run-id", &run_id]);
+        assert!(
+            verified.stdout.contains("refuse") && verified.code != Some(6),
+            "{field}: {}",
+            verified.stdout
+        );
+        assert!(verified.stdout.contains(refused.text("/approval_kb_id")), "{field}: {}", verified.stdout);
+        let _ = d.run(&["backlog", "audit"]).exits(0);
+        assert_eq!(ran.json["stop"]["code"] == "STOP_REFUSED", counts, "{field}: {}", ran.stdout);
+    }
+}

@@ -7,8 +7,8 @@ use cutter_core::base::digest::Digest;
 use cutter_core::base::id::RunId;
 use cutter_core::base::limits;
 use cutter_core::driver::{Driven, Outcome as Driver};
-use cutter_core::operate::inspect::asked::Purpose;
 use cutter_core::operate::inspect::{Summary, document_id_of_file_name};
+use cutter_core::record::approval::Purpose;
 use cutter_core::record::effect::ReviewVerdict;
 use futures_executor::block_on;
 use serde_json::json;
@@ -246,7 +246,7 @@ fn open_run(opened: &Opened, document_id: &str) -> Result<Option<RunId>, Failure
 /// Whether the run is parked at this gate. It may have passed it in an earlier demo.
 fn expect_gate(driven: &Driven, opened: &Opened, purpose: Purpose) -> Result<bool, Failure> {
     match &driven.outcome {
-        Driver::Paused { ask, .. } => Ok(ask.approval_type == purpose.approval_type()),
+        Driver::Paused { ask, .. } => Ok(ask.is_for(purpose)),
         Driver::Completed => Ok(false),
         _ => Err(unexpected(driven, opened, "a gate")),
     }
@@ -276,7 +276,7 @@ fn approve(
     run_id: &RunId,
     purpose: Purpose,
 ) -> Result<(), Failure> {
-    let word = Purpose::word_of(purpose.approval_type());
+    let word = purpose.word();
     tell.step("What the sovereign reads", &format!("cutter sovereign show --run-id {run_id} --for {word}"));
     let folder = RunFolder::find(opened.stores.kb.as_ref(), run_id)?;
     let asked = folder.asked(Some(purpose))?;

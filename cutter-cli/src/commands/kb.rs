@@ -12,7 +12,7 @@ use cutter_core::machine::run::GateId;
 use cutter_core::port::PortErrorKind;
 use cutter_core::port::database::Reader as _;
 use cutter_core::port::knowledge_base::{CreateOutcome, Document};
-use cutter_core::record::approval::{VOID, parse_field};
+use cutter_core::record::approval::{Purpose, parse_field};
 use cutter_core::record::sidecar::Sidecar;
 use cutter_core::record::signature::SignatureFacts;
 use futures_executor::block_on;
@@ -95,7 +95,7 @@ fn filed_anew(stores: &Stores, path: &str, document: &Document) -> Result<String
     let text = String::from_utf8_lossy(&document.bytes);
     let gate = parse_field(&text, "gate").and_then(|gate| gate.parse().ok());
     let prefix = match parse_field(&text, "approval_type") {
-        Some(VOID) => "SG3-void-approval",
+        Some(kind) if kind == Purpose::Void.as_str() => "SG3-void-approval",
         _ => approval_prefix(gate.unwrap_or(GateId::CutAuthz)).trim_end_matches('-'),
     };
     let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);

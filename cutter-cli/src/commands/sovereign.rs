@@ -16,9 +16,9 @@ use cutter_core::base::id::RunId;
 use cutter_core::base::visible;
 use cutter_core::driver::approval_prefix;
 use cutter_core::machine::run::{GateId, Phase};
-use cutter_core::operate::inspect::asked::{self, Asked, Purpose};
+use cutter_core::operate::inspect::asked::{self, Asked};
 use cutter_core::port::knowledge_base::KnowledgeBase;
-use cutter_core::record::approval::{allows, field};
+use cutter_core::record::approval::{Purpose, allows, field};
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::report::naming::{DocumentName, LAWS_ROOT};
 use cutter_kb::folder::FolderKb;
@@ -341,11 +341,10 @@ impl RunFolder {
             return Ok(asked);
         }
         let run = &self.run_id;
-        let word = |asked: &Asked| Purpose::word_of(&asked.ask.approval_type);
         let command = |word: &str| format!("cutter sovereign refuse --run-id {run} --for {word}");
         Err(Failure::usage(format!("{run} asks at a gate and after a stop: which is refused?"))
-            .next(command(word(gate)))
-            .next(command(word(asked))))
+            .next(command(gate.ask.word()))
+            .next(command(asked.ask.word())))
     }
 
     /// The ask to answer. A stop that somebody has approved to go on from is not it, unless it is named.
@@ -353,9 +352,9 @@ impl RunFolder {
         let is_open = |a: &Asked| a.ask.required.get(field::NONCE).is_none_or(|n| !self.settled.contains(n));
         let open = asked::newest(&self.asks, purpose, is_open);
         open.or_else(|| asked::newest(&self.asks, purpose, |_| true)).ok_or_else(|| {
-            let words: Vec<&str> = self.asks.iter().map(|a| Purpose::word_of(&a.ask.approval_type)).collect();
+            let words: Vec<&str> = self.asks.iter().map(|a| a.ask.word()).collect();
             let observed = if words.is_empty() { "nothing".to_owned() } else { words.join(", ") };
-            let wanted = purpose.map_or("a request or a stop", |p| Purpose::word_of(p.approval_type()));
+            let wanted = purpose.map_or("a request or a stop", Purpose::word);
             Failure::approval(format!("{} does not ask for that", self.run_id))
                 .broken("approval.asked_for", wanted, observed)
                 .next(format!("cutter why --run-id {}", self.run_id))
@@ -423,7 +422,7 @@ fn show(cx: &Context, config: &Config, place: &Where) -> Outcome {
     let sha256 = Digest::of(asked.text.as_bytes());
     let machine = json!({
         "run_id": folder.run_id,
-        "for": Purpose::word_of(&ask.approval_type),
+        "for": ask.word(),
         "gate": ask.gate,
         "occurrence": ask.occurrence,
         "approval_type": ask.approval_type,
@@ -459,7 +458,7 @@ fn show(cx: &Context, config: &Config, place: &Where) -> Outcome {
         for answer in &answers {
             text.push_str(&format!("{} {}\n", paint(DIM, "an answer stands there:"), render::name(answer)));
         }
-        let word = Purpose::word_of(&ask.approval_type);
+        let word = ask.word();
         let run = &folder.run_id;
         text.push_str(&format!(
             "{} cutter sovereign approve --run-id {run} --for {word} --request-sha256 {sha256}\n{} cutter sovereign refuse --run-id {run} --for {word}\n",

@@ -49,11 +49,9 @@ pub(super) fn backup(
 ) -> Result<(BackupScope, Option<KbUrl>), Failure> {
     let (mut scope, mut text) = (BackupScope::Document, None);
     if let Some(mut section) = root.section("backup")? {
-        scope = match section.string("scope")?.as_deref() {
-            None | Some("document") => BackupScope::Document,
-            Some("database") => BackupScope::Database,
-            Some(_) => return Err(section.refuse("scope", "document or database")),
-        };
+        if let Some(said) = section.string("scope")? {
+            scope = said.parse().map_err(|_| section.refuse("scope", "document or database"))?;
+        }
         text = section.string("url")?.map(|text| (format!("{}: backup.url", file.display()), text));
         section.finish()?;
     }

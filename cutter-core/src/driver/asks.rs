@@ -27,6 +27,7 @@ impl Run<'_> {
     /// Stores the valid answers to asks that have closed, which nobody listens to any more: the database
     /// marks them late, and nothing rests on them. Gives back what it holds of such, a line each.
     pub(super) async fn store_late(&self) -> Result<Vec<String>, Halt> {
+        let nonces = self.nonces().await?;
         for stored in self.stored_asks().await?.iter().filter(|stored| stored.closed) {
             let ask = core::slice::from_ref(&stored.asked.ask);
             let gate = ask[0].gate;
@@ -40,7 +41,9 @@ impl Run<'_> {
                     Err(error) if error.kind.is_junk() => continue,
                     Err(error) => return Err(self.halt(error)),
                 };
-                late.extend(self.consider(&path, &document, ask, &chain, Judged::Filed).await?.ok());
+                late.extend(
+                    self.consider(&path, &document, ask, (&chain, &nonces), Judged::Filed).await?.ok(),
+                );
             }
             self.store_answers(&late).await?;
         }

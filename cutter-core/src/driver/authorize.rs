@@ -15,13 +15,13 @@ use super::listen::{Answer, approval_prefix};
 use super::perform::Recheck;
 use super::run::{Halt, Run};
 use super::step;
-use super::stopping::{approval_type, ask_for_stop, is_for_the_next_gate, stop_kinds};
+use super::stopping::{ask_for_stop, is_for_the_next_gate, stop_kinds};
 use crate::base::digest::Digest;
 use crate::base::key::refusal_id;
 use crate::gate::drift;
 use crate::machine::run::{GateId, Phase, Stage};
 use crate::machine::stop::StopReason;
-use crate::record::approval::{Ask, field};
+use crate::record::approval::{Ask, Purpose, field};
 use crate::record::effect::{EffectName, ReviewVerdict};
 use crate::record::intent::{IdName, Intent};
 use crate::record::pin;
@@ -340,7 +340,7 @@ impl Run<'_> {
         if let Some(last) = self.sidecar.stops.last_mut() {
             last.resolved_by = Some("the next request".to_owned());
         }
-        let asks_anew = ["base_state", drift::POLICY].iter().any(|d| stop.observed.contains_key(*d));
+        let asks_anew = [drift::BASE_STATE, drift::POLICY].iter().any(|d| stop.observed.contains_key(*d));
         if self.sidecar.drift_pins == pinned && !asks_anew {
             // it was mended: what was asked and answered stands
             return self.persist().await.map(|()| None);
@@ -357,7 +357,7 @@ impl Run<'_> {
 
     async fn accept_answer(&mut self, answer: &Answer) -> Result<Option<Outcome>, Halt> {
         let stop = self.open_stop().await?;
-        let acknowledged = answer.ask.approval_type == approval_type(EscalationKind::DriftAck);
+        let acknowledged = answer.ask.is_for(Purpose::Drift);
         self.adopt_lost().await?;
         if acknowledged {
             self.repin(&stop.observed).await?;
@@ -437,7 +437,7 @@ impl Run<'_> {
                 continue;
             }
             match dimension.as_str() {
-                "base_state" => {
+                drift::BASE_STATE => {
                     let digest: Digest =
                         value.parse().map_err(|_| Halt::corrupt("base_state is no sha256"))?;
                     self.pin(pin::BASE_STATE_SHA, digest);
@@ -474,14 +474,6 @@ impl Run<'_> {
 
 /// Name of the intent that carries out a refusal.
 pub(super) const REFUSAL: &str = "refusal";
-
-/// What an approval at a gate is called.
-pub(super) const fn approval_type_of(gate: GateId) -> &'static str {
-    match gate {
-        GateId::CutAuthz => crate::record::approval::CUT_AUTHORIZATION,
-        _ => crate::record::approval::LIFECYCLE_ENACTMENT,
-    }
-}
 
 impl Recheck {
     /// What must still hold when the transaction is open.

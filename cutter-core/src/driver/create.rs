@@ -17,6 +17,7 @@ use crate::base::canonical::{Appended, Settled};
 use crate::base::cas::CasOutcome;
 use crate::base::digest::Digest;
 use crate::base::id::RunId;
+use crate::machine::backlog::BacklogState;
 use crate::machine::run::{GateId, Phase, RunState, Stage};
 use crate::machine::stop::Slug;
 use crate::port::run_store::{Beginning, Claim, StoredRevision};
@@ -192,7 +193,9 @@ async fn layers_agree(ports: &Ports, sidecar: &Sidecar) -> Result<bool, DriveErr
         a.gate == GateId::LifecycleAuthz
             && a.review_decision_id.map(|id| id.to_string()).as_deref() == decision
     });
-    Ok(recorded && !evidence.voided && evidence.entry_status.as_deref() == Some("verified_complete"))
+    Ok(recorded
+        && !evidence.voided
+        && evidence.entry_status.as_deref() == Some(BacklogState::VerifiedComplete.as_str()))
 }
 
 /// Every unit stands enacted as it was: by its status, the digest of the set, and the digest of the

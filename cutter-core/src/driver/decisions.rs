@@ -7,6 +7,7 @@
 
 use alloc::borrow::ToOwned;
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -27,7 +28,7 @@ use crate::machine::run::{GateId, Phase};
 use crate::machine::stop::StopReason;
 use crate::port::database::Reviewer;
 use crate::port::knowledge_base::Document;
-use crate::record::approval::{Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, field};
+use crate::record::approval::{Ask, Purpose, field};
 use crate::record::ask::{AnswerWrite, AskWrite};
 use crate::record::effect::{EffectFacts, EffectName, EffectRecord, ReviewVerdict, ReviewWrite};
 use crate::record::evidence::StoredApproval;
@@ -172,7 +173,10 @@ impl Run<'_> {
     ) -> Result<Result<Answer, String>, Halt> {
         let document = Document { bytes: row.document.clone().into_bytes(), revision: 1, sha256: row.sha256 };
         let ask = core::slice::from_ref(&asked.ask);
-        let answer = match self.consider(&row.approval_kb_id, &document, ask, chain, Judged::Stored).await? {
+        let answer = match self
+            .consider(&row.approval_kb_id, &document, ask, (chain, &BTreeSet::new()), Judged::Stored)
+            .await?
+        {
             Ok(answer) => answer,
             Err(NotTaken { report, .. }) => {
                 let failed: Vec<&str> = report.failures().iter().map(|c| c.invariant.as_str()).collect();
@@ -272,7 +276,7 @@ impl Run<'_> {
         }
         let (number, record) = self.numbered_decision(gate)?;
         Err(Halt::drift(&[crate::gate::drift::Difference {
-            dimension: "effect".to_owned(),
+            dimension: drift::EFFECT.to_owned(),
             expected: Some(format!("{effect} {number} of {}", record.approval_kb_id)),
             observed: None,
         }]))
@@ -311,8 +315,8 @@ impl Run<'_> {
                 _ => intent.id(IdName::ReviewDecision)?,
             },
             decision_type: match effect {
-                EffectName::Sg2Review => LIFECYCLE_ENACTMENT.to_owned(),
-                _ => CUT_AUTHORIZATION.to_owned(),
+                EffectName::Sg2Review => Purpose::Lifecycle.as_str().to_owned(),
+                _ => Purpose::Cut.as_str().to_owned(),
             },
             decision: record.decision,
             entry_id: self.sidecar.pinned(pin::ENTRY_ID).ok(),

@@ -23,7 +23,7 @@ use crate::gate::verified::VerifiedApproval;
 use crate::machine::run::GateId;
 use crate::port::environment::Progress;
 use crate::port::knowledge_base::Document;
-use crate::record::approval::Ask;
+use crate::record::approval::{Ask, field};
 use crate::record::ask::AnswerWrite;
 use crate::record::check::GateReport;
 use crate::record::effect::ReviewVerdict;
@@ -183,7 +183,8 @@ impl Run<'_> {
             )))));
         };
         let chain = self.chain().await?;
-        let answer = match self.consider(path, &document, asks, &chain, Judged::Filed).await? {
+        let nonces = self.nonces().await?;
+        let answer = match self.consider(path, &document, asks, (&chain, &nonces), Judged::Filed).await? {
             Ok(answer) => answer,
             Err(NotTaken { report, .. }) => {
                 self.remember(&[considered(path, document.sha256, &report)]).await?;
@@ -204,7 +205,7 @@ impl Run<'_> {
     /// Looks at every document that may answer one of the asks, and at the answers that are stored.
     /// Nothing is written.
     pub(super) async fn listen(&self, asks: &[Ask], prefix: &str) -> Result<Heard, Halt> {
-        let chain = self.chain().await?;
+        let (chain, nonces) = (self.chain().await?, self.nonces().await?);
         let needed = asks.iter().map(|ask| policy::allowed(&chain, ask).needed).max().unwrap_or(1);
         let expected = asks.first().and_then(|ask| ask.expected_actor.clone());
         let mut heard = Heard { needed, expected, ..Heard::default() };
@@ -215,7 +216,7 @@ impl Run<'_> {
                 continue;
             }
             let document = match self.ports.kb.read(&path).await {
-                Ok(Some(document)) if is_named || speaks_of_any(&document.bytes, asks) => document,
+                Ok(Some(document)) if is_named || may_answer(&document.bytes, asks, &nonces) => document,
                 Ok(_) => continue,
                 Err(error) if error.kind.is_junk() => {
                     heard.invalid.extend(is_named.then(|| unreadable(&path, &error.to_string())));
@@ -223,7 +224,7 @@ impl Run<'_> {
                 }
                 Err(error) => return Err(self.halt(error)),
             };
-            match self.consider(&path, &document, asks, &chain, Judged::Filed).await? {
+            match self.consider(&path, &document, asks, (&chain, &nonces), Judged::Filed).await? {
                 Ok(answer) if (is_named || !answer.approval.allows()) && seen.insert(answer.sha256) => {
                     heard.valid.push(answer);
                 }
@@ -245,7 +246,8 @@ impl Run<'_> {
                 }
                 let document = Document { bytes: answer.document.into_bytes(), revision: 1, sha256 };
                 let path = &answer.approval_kb_id;
-                if let Ok(answer) = self.consider(path, &document, asks, &chain, Judged::Filed).await? {
+                let known = (&chain, &nonces);
+                if let Ok(answer) = self.consider(path, &document, asks, known, Judged::Filed).await? {
                     heard.valid.push(answer);
                 }
             }
@@ -280,13 +282,23 @@ impl Run<'_> {
             && !self.sidecar.stops.iter().any(is_report)
     }
 
-    /// Judges one document against what may be answered.
+    /// Nonces of all that the run ever asked.
+    pub(super) async fn nonces(&self) -> Result<BTreeSet<String>, Halt> {
+        let stored = self.stored_asks().await?;
+        let stored = stored.iter().map(|stored| &stored.asked.ask).chain(&self.sidecar.ask);
+        let stored = stored.filter_map(|ask| ask.required.get(field::NONCE).cloned());
+        let answered = self.sidecar.sovereign_approvals.iter().map(|answer| answer.nonce.clone());
+        let stops = self.sidecar.stops.iter().map(|stop| stop.nonce.clone());
+        Ok(stored.chain(answered).chain(stops).collect())
+    }
+
+    /// Judges one document against what may be answered, by the policy, and by the nonces of what was asked.
     pub(super) async fn consider(
         &self,
         path: &str,
         document: &Document,
         asks: &[Ask],
-        chain: &Chain,
+        (chain, nonces): (&Chain, &BTreeSet<String>),
         judged: Judged,
     ) -> Result<Result<Answer, NotTaken>, Halt> {
         let now = self.judged_at().await?;
@@ -318,6 +330,7 @@ impl Run<'_> {
                         .iter()
                         .any(|a| a.approval_kb_id == path && a.sha256 != Some(document.sha256)),
                 request_sha256_live: self.live_request(&ask.request_path).await?.map(|found| found.sha256),
+                asked: nonces.clone(),
             };
             let signatures = self.ports.signatures.as_ref();
             let verdict = verdict_on_document(signatures, chain, &document.bytes, facts).await;
@@ -429,10 +442,13 @@ pub(crate) fn is_called(path: &str, prefix: &str) -> bool {
     path.rsplit('/').next().is_some_and(|name| name.starts_with(prefix))
 }
 
-/// A refusal counts under any name; an approval does not.
-pub(crate) fn speaks_of_any(document: &[u8], asks: &[Ask]) -> bool {
+/// Whether a document may be meant as an answer, by what it says. A refusal counts under any name; an approval does
+/// not.
+pub(crate) fn may_answer(document: &[u8], asks: &[Ask], nonces: &BTreeSet<String>) -> bool {
     let text = String::from_utf8_lossy(document);
-    asks.iter().any(|ask| plain::speaks_of(&text, ask))
+    let may =
+        |ask: &Ask| plain::speaks_of(&text, ask) || plain::refuses_what_nobody_asked(&text, ask, nonces);
+    asks.iter().any(may)
 }
 
 /// How the file name of a document begins that may answer at this gate (spec 2 §2).

@@ -18,6 +18,7 @@ use crate::record::signature::SignatureFacts;
 const PARTS_MAX: usize = 16;
 const BEGIN: &[u8] = b"-----BEGIN ";
 const SIGNED_MESSAGE: &[u8] = b" SIGNED MESSAGE-----";
+const SIGNATURE: &[u8] = b" SIGNATURE";
 
 /// The texts that somebody's key signed in a document that is not one whole signed text: something stands around or
 /// between, it is quoted, its lines are stored with blanks that no signature covers, a character does not read, or
@@ -57,14 +58,40 @@ fn blocks(document: &[u8]) -> Vec<Vec<u8>> {
         let lines: Vec<u8> = document.iter().map(|byte| if *byte == b'\r' { b'\n' } else { *byte }).collect();
         found.extend(blocks_of(&lines));
     }
+    if document.windows(3).any(|three| three == b"=3D") || find(document, b"=\n").is_some() {
+        found.extend(blocks_of(&unquoted(document)));
+    }
     found
 }
 
+/// A text without what quoted-printable makes of it.
+fn unquoted(document: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::with_capacity(document.len()), document);
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    while let [first, after @ ..] = rest {
+        rest = after;
+        match (first, after) {
+            (b'=', [b'\n', behind @ ..] | [b'\r', b'\n', behind @ ..]) => rest = behind,
+            (b'=', [high, low, behind @ ..]) => match digit(*high).zip(digit(*low)) {
+                Some((high, low)) => {
+                    plain.push(high << 4 | low);
+                    rest = behind;
+                }
+                None => plain.push(b'='),
+            },
+            _ => plain.push(*first),
+        }
+    }
+    plain
+}
+
+/// One that lost its end goes on to the next, or to the end of the document.
 fn blocks_of(document: &[u8]) -> Vec<Vec<u8>> {
     let (mut blocks, mut open, mut quote) = (Vec::new(), None::<Vec<u8>>, &b""[..]);
     for line in document.split(|byte| *byte == b'\n') {
         let begins = find(line, BEGIN).filter(|at| find(&line[*at..], SIGNED_MESSAGE).is_some());
         if let Some(at) = begins {
+            blocks.extend(open.take());
             (open, quote) = (Some(Vec::new()), &line[..at]);
         }
         if let Some(block) = &mut open {
@@ -73,11 +100,13 @@ fn blocks_of(document: &[u8]) -> Vec<Vec<u8>> {
             block.extend_from_slice(line);
             block.push(b'\n');
             let is_of = |words: &[u8]| find(line, words).is_some();
-            if line.starts_with(b"-----") && is_of(b" SIGNATURE") && !is_of(b"BEGIN ") {
+            if line.starts_with(b"-----") && is_of(SIGNATURE) && !is_of(b"BEGIN ") {
                 blocks.extend(open.take());
             }
         }
     }
+    blocks.extend(open);
+    blocks.retain(|block| find(block, SIGNATURE).is_some());
     blocks
 }
 
@@ -139,6 +168,7 @@ fn verdict_on(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::string::String;
 
     #[test]
     fn every_signed_block_is_found_however_it_is_stored() {
@@ -148,6 +178,7 @@ mod tests {
         let wide: Vec<u8> =
             [&b"\xff\xfe"[..], &one.iter().flat_map(|b| [*b, 0]).collect::<Vec<u8>>()].concat();
         let old: Vec<u8> = one.iter().map(|b| if *b == b'\n' { b'\r' } else { *b }).collect();
+        let mailed = String::from_utf8_lossy(one).replace("text", "te=\nx=74").into_bytes();
         for (what, document, number) in [
             ("alone", one.to_vec(), 1),
             ("twice", [&one[..], one].concat(), 2),
@@ -155,10 +186,18 @@ mod tests {
             ("quoted", quoted, 1),
             ("of two bytes", wide, 1),
             ("with old line ends", old, 1),
-            ("cut short", one[..60].to_vec(), 0),
+            ("cut short", one[..40].to_vec(), 0),
+            ("quoted for mail", mailed, 1),
         ] {
             let found = blocks(&document);
             assert!(found.iter().filter(|block| **block == one).count() == number, "{what}: {found:?}");
+        }
+        // without its end it is read as far as it goes
+        let open = &one[..one.len() - b"-----END X SIGNATURE-----\n".len()];
+        for (document, number) in [(open.to_vec(), 1), ([open, one].concat(), 2)] {
+            let found = blocks(&document);
+            assert_eq!(found.len(), number, "{found:?}");
+            assert!(found[0].starts_with(open));
         }
     }
 }

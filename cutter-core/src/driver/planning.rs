@@ -10,6 +10,7 @@ use crate::base::digest::Digest;
 use crate::base::key;
 use crate::base::vocabulary::Vocabulary;
 use crate::gate::ApprovedRows;
+use crate::gate::drift;
 use crate::gate::plan_of::{plan_of, try_plan_of};
 use crate::machine::run::Phase;
 use crate::machine::stop::StopReason;
@@ -52,7 +53,7 @@ impl Run<'_> {
         match self.named_rows().filter(|named| *named != rows) {
             None => Ok(rows),
             Some(named) => Err(Halt::drift(&[crate::gate::drift::Difference {
-                dimension: "rows_digest".to_owned(),
+                dimension: drift::ROWS_DIGEST.to_owned(),
                 expected: Some(named.to_hex()),
                 observed: Some(rows.to_hex()),
             }])),

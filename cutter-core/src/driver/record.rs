@@ -3,13 +3,13 @@
 //! with every revision before it and with what was signed at creation.
 
 use alloc::boxed::Box;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::Deserialize;
 
-use super::authorize::approval_type_of;
 use super::run::{Halt, Run};
 use super::{DriveError, Ports, policy};
 use crate::base::digest::Digest;
@@ -18,7 +18,7 @@ use crate::gate::authorization::{self, AuthorizationFacts};
 use crate::gate::verified::verify;
 use crate::machine::stop::StopReason;
 use crate::port::run_store::StoredRevision;
-use crate::record::approval::{Ask, field};
+use crate::record::approval::{Ask, Purpose, field};
 use crate::record::sidecar::{ApprovalRecord, Sidecar, SidecarError};
 use crate::record::signature::{SignatureFacts, SignedText};
 
@@ -247,6 +247,7 @@ impl Run<'_> {
             used_before: false,
             edited_after_validation: false,
             request_sha256_live: request.map(|d| d.sha256),
+            asked: BTreeSet::new(),
         };
         let report = authorization::judge(&facts);
         match verify(&facts, &report, document.sha256) {
@@ -309,7 +310,7 @@ impl Run<'_> {
                 )));
             }
         }
-        if ask.approval_type != approval_type_of(ask.gate) {
+        if !ask.is_for(Purpose::at(ask.gate)) {
             return Err(self.corrupt(format!("the ask's approval_type: observed {}", ask.approval_type)));
         }
         Ok(ask)

@@ -20,7 +20,7 @@ use super::step::{Acted, ids_of};
 use super::{Caller, DriveError, Driven, NewRun, Outcome, Ports};
 use crate::base::id::RunId;
 use crate::machine::run::{GateId, Phase, Stage};
-use crate::record::approval::{Ask, LIFECYCLE_ENACTMENT, field};
+use crate::record::approval::{Ask, Purpose, field};
 use crate::record::check::{Check, GateReport};
 use crate::report::naming::{AuthorizationGate, DocumentName, utc_date};
 
@@ -124,7 +124,7 @@ impl Run<'_> {
         let file = DocumentName::Request { gate: name, occurrence: 1 }.file_name(date);
         let answer = DocumentName::Approval { gate: name, occurrence: 1 }.file_name(date);
         let sha256 = self.owe(file.clone(), format!("{}\n", intent.nonce.clone().unwrap_or_default()));
-        let minimum = Ask::minimum(LIFECYCLE_ENACTMENT).unwrap_or_default();
+        let minimum = Ask::minimum(Purpose::Lifecycle.as_str()).unwrap_or_default();
         let mut required: BTreeMap<_, _> =
             minimum.iter().map(|key| ((*key).to_string(), "nothing".to_string())).collect();
         let head = self.chain().await?.head().map(|head| head.to_hex()).unwrap_or_default();
@@ -134,7 +134,7 @@ impl Run<'_> {
         let ask = Ask {
             gate,
             occurrence: 1,
-            approval_type: LIFECYCLE_ENACTMENT.to_string(),
+            approval_type: Purpose::Lifecycle.to_string(),
             required,
             expected_actor: Some(self.sidecar.settings.lifecycle_actor.clone()),
             approval_path: format!("{folder}/{answer}"),

@@ -21,7 +21,7 @@ use crate::gate::drift;
 use crate::machine::backlog::BacklogState;
 use crate::machine::run::{GateId, Phase, Stage, Trigger};
 use crate::machine::stop::StopReason;
-use crate::record::approval::{Ask, field};
+use crate::record::approval::{Ask, Purpose, field};
 use crate::record::effect::{EffectName, ExecutorEffect, SweepWrite};
 use crate::record::intent::{IdName, Intent};
 use crate::record::observed::UnitQuery;
@@ -133,7 +133,7 @@ impl Run<'_> {
         let mut ask = Ask {
             gate,
             occurrence,
-            approval_type: request.approval_type().to_owned(),
+            approval_type: Purpose::at(gate).to_string(),
             required: self.required(request, &intent, rows, head)?,
             expected_actor: self.expected_at(gate, &chain),
             approval_path: format!("{folder}/{answer}"),

@@ -15,7 +15,7 @@ use super::record::check_kept;
 use super::run::{Halt, Run};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
 use crate::base::id::RunId;
-use crate::gate::drift::Difference;
+use crate::gate::drift::{self, Difference};
 use crate::machine::run::{Phase, RunState, Stage, Trigger};
 use crate::machine::stop::{StopClass, StopReason};
 use crate::port::{Port, PortError, PortErrorKind};
@@ -240,7 +240,7 @@ impl Run<'_> {
         match self.expected_effects().into_iter().find(|effect| !committed.contains(effect)) {
             None => Ok(()),
             Some(effect) => Err(Halt::drift(&[Difference {
-                dimension: String::from("effect"),
+                dimension: String::from(drift::EFFECT),
                 expected: Some(format!("{effect} committed")),
                 observed: None,
             }])),

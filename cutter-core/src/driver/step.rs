@@ -155,9 +155,6 @@ pub(super) trait Request: Sync {
     /// The gate as file names have it.
     fn named(&self) -> AuthorizationGate;
 
-    /// What kind of approval it asks for.
-    fn approval_type(&self) -> &'static str;
-
     /// The identifiers that its intent chooses.
     fn ids(&self) -> &'static [IdName];
 

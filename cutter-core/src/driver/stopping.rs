@@ -179,19 +179,11 @@ pub fn ask_for_stop(sidecar: &Sidecar, stop: &StopRecord, kind: EscalationKind) 
     Ask {
         gate: GateId::FailureEscalation,
         occurrence: stop.n,
-        approval_type: approval_type(kind).to_owned(),
+        approval_type: kind.purpose().to_string(),
         required,
         expected_actor: None,
         approval_path: format!("{folder}/{name}"),
         request_path: format!("{folder}/{}", stop.name),
-    }
-}
-
-pub(super) const fn approval_type(kind: EscalationKind) -> &'static str {
-    match kind {
-        EscalationKind::Resume => "stop_resume",
-        EscalationKind::DriftAck => "drift_ack",
-        EscalationKind::Void => "void",
     }
 }
 
@@ -323,7 +315,7 @@ impl Run<'_> {
                 DriveError::Port(crate::port::PortError::new(
                     Port::RunStore,
                     "publish",
-                    if stop.code == "STOP_DISK_FULL" {
+                    if stop.code == StopReason::DiskFull.code() {
                         PortErrorKind::Full
                     } else {
                         PortErrorKind::Unavailable

@@ -14,6 +14,7 @@ use super::stopping::ask_for_stop;
 use super::{Caller, DriveError, Driven, Outcome, Ports};
 use crate::base::id::RunId;
 use crate::gate::{stored_approval, void as gate};
+use crate::machine::backlog::BacklogState;
 use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
 use crate::machine::stop::{Slug, StopReason};
 use crate::record::approval::field;
@@ -241,7 +242,7 @@ impl Run<'_> {
         // An approval that was stored but not used is void once SG_1 asks again: S2 -> S3.
         let status = self.sidecar.drift_pins.0.get(crate::gate::drift::BACKLOG_STATUS).map(String::as_str);
         let cut = matches!(again, Some(Stage::GrantsProbed | Stage::AwaitingCutAuthorization));
-        let redefers = cut && status == Some("reviewed_approved");
+        let redefers = cut && status == Some(BacklogState::ReviewedApproved.as_str());
         let write = ReviewWrite {
             approval_id: intent.id(IdName::Approval)?,
             review_decision_id: intent.id(IdName::ReviewDecision)?,

@@ -5,7 +5,7 @@
 //! ([`crate::gate::verified::verify`]).
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -128,6 +128,9 @@ pub struct AuthorizationFacts {
     pub edited_after_validation: bool,
     /// sha256 of the request as it stands now; `None` if it is not there.
     pub request_sha256_live: Option<Digest>,
+    /// Nonces of all that the run ever asked.
+    #[serde(default)]
+    pub asked: BTreeSet<String>,
 }
 
 /// Judges a decision as it is stored; see [`super::stored_approval`].
@@ -301,7 +304,7 @@ fn well_formed(
 
 /// What a refusal must repeat: what it refuses. It counts whatever the request looked like to who refused
 /// it, and allows nothing that the rest would name.
-const OF_A_REFUSAL: [&str; 2] = [field::RUN_ID, field::NONCE];
+pub(crate) const OF_A_REFUSAL: [&str; 2] = [field::RUN_ID, field::NONCE];
 
 /// What requests that were made before did not name.
 const LATER_FIELDS: [&str; 3] = [field::ROWS_DIGEST, field::SETTINGS_SHA256, field::POLICY_HEAD];
@@ -390,7 +393,7 @@ impl AuthorizationFacts {
         let ask = Ask {
             gate: GateId::CutAuthz,
             occurrence: 1,
-            approval_type: approval::CUT_AUTHORIZATION.to_owned(),
+            approval_type: approval::Purpose::Cut.to_string(),
             required,
             expected_actor: Some("sovereign".to_owned()),
             approval_path: "knowledge/dev/laws/icx-const/v1/SG1-cut-authz-approval-2026-05-20.md".to_owned(),
@@ -412,6 +415,7 @@ impl AuthorizationFacts {
             used_before: false,
             edited_after_validation: false,
             request_sha256_live: Some(Digest::of(field::REQUEST_SHA256.as_bytes())),
+            asked: BTreeSet::new(),
             ask,
         }
     }

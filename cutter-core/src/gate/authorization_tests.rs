@@ -176,8 +176,8 @@ fn a_field_that_no_list_knows_is_judged_all_the_same() {
 
 #[test]
 fn each_type_has_its_minimum_and_no_other_type_exists() {
-    use crate::record::approval::{CUT_AUTHORIZATION, DRIFT_ACK, LIFECYCLE_ENACTMENT, STOP_RESUME, VOID};
-    for kind in [CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, STOP_RESUME, DRIFT_ACK, VOID] {
+    use crate::record::approval::Purpose;
+    for kind in Purpose::ALL.iter().map(|purpose| purpose.as_str()) {
         let minimum = Ask::minimum(kind).unwrap();
         for key in minimum {
             let facts = changed(|f| {

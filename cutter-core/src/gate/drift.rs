@@ -48,6 +48,16 @@ pub const GRANTS: &str = "grants";
 /// The head of the policy's chain that the run pinned. No survey holds it: it moves only where the
 /// policy moved in a way that a run must not pass over.
 pub const POLICY: &str = "policy";
+/// Content rows before the cut: looked at by leg A alone, and never a pin of the survey.
+pub const BASE_STATE: &str = "base_state";
+/// An effect of the run that is gone.
+pub const EFFECT: &str = "effect";
+/// A backup that is not the recorded one.
+pub const BACKUP: &str = "backup";
+/// A plan that comes out otherwise.
+pub const WRITER_DIGEST: &str = "writer_digest";
+/// Rows that are not the approved ones.
+pub const ROWS_DIGEST: &str = "rows_digest";
 
 /// Dimensions that every survey holds, besides one per pinned function.
 pub const DIMENSIONS: [&str; 11] = [
@@ -124,7 +134,7 @@ pub fn in_short(value: &str) -> String {
 /// be accepted: they are mended, or the run is voided.
 #[must_use]
 pub fn may_be_acknowledged(dimension: &str) -> bool {
-    !matches!(dimension, "effect" | "backup" | "writer_digest" | "rows_digest")
+    ![EFFECT, BACKUP, WRITER_DIGEST, ROWS_DIGEST].contains(&dimension)
 }
 
 /// The slug of a dimension in `stopped_drift_<dim>` and `STOP_DRIFT_<dim>`.

@@ -4,6 +4,7 @@
 //! can say.
 
 use alloc::borrow::ToOwned;
+use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 
@@ -13,7 +14,7 @@ use super::authorization::AuthorizationFacts;
 use super::verified::VerifiedApproval;
 use crate::base::fingerprint::normal_fingerprint;
 use crate::machine::run::GateId;
-use crate::record::approval::{Ask, field, is_key, is_visible, parse_field, parse_verdict};
+use crate::record::approval::{Ask, Purpose, field, is_key, is_visible, parse_field, parse_verdict, scan};
 use crate::record::check::{Check, GateReport};
 use crate::record::effect::ReviewVerdict;
 use crate::record::signature::SignatureFacts;
@@ -28,7 +29,7 @@ const WELL_FORMED: &str = "approval.well_formed";
 const NORMAL_MAX_BYTES: usize = 4 << 20;
 
 /// Whether a document has the nonce of an ask, or the digest of its request, anywhere, in whatever case, and broken
-/// by whatever blanks and unseen characters: then it may be meant as an answer to it, whatever it is called.
+/// by whatever blanks and signs: then it may be meant as an answer to it, whatever it is called.
 #[must_use]
 pub fn speaks_of(document: &str, ask: &Ask) -> bool {
     let own = [field::NONCE, field::REQUEST_SHA256].map(|name| ask.required.get(name));
@@ -39,9 +40,30 @@ pub fn speaks_of(document: &str, ask: &Ask) -> bool {
     if document.len() > NORMAL_MAX_BYTES {
         return false;
     }
-    let is_seen = |c: &char| is_visible(*c) && !c.is_whitespace() && !c.is_control();
-    let document: String = document.chars().filter(is_seen).map(|c| c.to_ascii_lowercase()).collect();
-    own().any(|own| document.contains(&own.to_ascii_lowercase()))
+    let plain = |text: &str| -> String {
+        text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+    };
+    let document = plain(document);
+    own().any(|own| document.contains(&plain(own)))
+}
+
+/// Whether a text refuses something of the run of an ask, by a nonce that is not among those which the run ever
+/// `asked`: its request was edited while it was read, or the nonce was mistyped. So it may be meant as an answer to
+/// any ask of the run; but an answer to a stop is none to a gate, as far as gate and type say so alike.
+#[must_use]
+pub fn refuses_what_nobody_asked(text: &str, ask: &Ask, asked: &BTreeSet<String>) -> bool {
+    let of_the_run = ask
+        .required
+        .get(field::RUN_ID)
+        .is_some_and(|run| !run.is_empty() && parse_field(text, field::RUN_ID) == Some(run));
+    let refuses = parse_field(text, "decision").and_then(parse_verdict).is_some_and(|said| !said.allows());
+    let purpose = parse_field(text, "approval_type").and_then(|said| said.parse().ok());
+    let of_a_stop = parse_field(text, "gate") == Some(GateId::FailureEscalation.as_str())
+        && !purpose.is_some_and(Purpose::is_at_a_gate);
+    of_the_run
+        && refuses
+        && of_a_stop == (ask.gate == GateId::FailureEscalation)
+        && !parse_field(text, field::NONCE).is_some_and(|nonce| asked.contains(nonce))
 }
 
 /// Whether a text names, in its fields, the run and the nonce of an ask: it answers this one and no other.
@@ -52,15 +74,18 @@ fn answers(text: &str, ask: &Ask) -> bool {
     })
 }
 
-/// Who signed a word about what is asked that is not plainly an approval, and what it says of its decision.
+/// Who signed a word about what is asked that is not plainly an approval, and what it says of its decision. `asked`
+/// are the nonces of all that the run ever asked.
 #[must_use]
 pub fn not_an_approval(
     ask: &Ask,
+    asked: &BTreeSet<String>,
     signature: &SignatureFacts,
     who: impl Fn(&str) -> Option<String>,
 ) -> Option<(String, String)> {
     let SignatureFacts::Good { text, fingerprint, .. } = signature else { return None };
-    let signer = who(fingerprint).filter(|_| speaks_of(text, ask))?;
+    let is_meant = || speaks_of(text, ask) || refuses_what_nobody_asked(text, ask, asked);
+    let signer = who(fingerprint).filter(|_| is_meant())?;
     Some((signer, fault(text)?))
 }
 
@@ -121,7 +146,7 @@ pub(crate) fn unclear(facts: &AuthorizationFacts, report: &GateReport) -> Option
         let created = normal_fingerprint(fingerprint) == normal_fingerprint(&facts.creator_fingerprint);
         people.first().copied().or(created.then_some(facts.creator_actor.as_str())).map(ToOwned::to_owned)
     };
-    let (signer, said) = not_an_approval(&facts.ask, &facts.signature, who)?;
+    let (signer, said) = not_an_approval(&facts.ask, &facts.asked, &facts.signature, who)?;
     let first = report.failures().into_iter().find(|failure| own(failure))?;
     let at = match &facts.signature {
         SignatureFacts::Good { signed_at, .. } => format!(" at {signed_at}"),
@@ -162,26 +187,42 @@ impl NotTaken {
         beside: &[Self],
         mut valid: impl Iterator<Item = &'a VerifiedApproval>,
     ) -> bool {
-        let SignatureFacts::Good { text, .. } = &self.signature else { return false };
         let is_whole = |other: &Self| other.report.checks.iter().all(|c| c.ok || c.invariant != WELL_FORMED);
-        let asked = asks.iter().filter(|ask| speaks_of(text, ask));
         let is_said_since = |other: &Self| {
             is_whole(other)
-                && asked.clone().any(|ask| is_said_plainly_since(&self.signature, &other.signature, ask))
+                && asks.iter().any(|ask| is_said_plainly_since(&self.signature, &other.signature, ask))
         };
         is_unclear(&self.report)
             && !valid.any(|answer| {
-                is_since(&self.signature, answer.fingerprint().unwrap_or_default(), answer.made_at())
+                // who orders a void says nothing for going on
+                let is_other =
+                    answer.is_for(Purpose::Void) && !asks.iter().all(|ask| ask.is_for(Purpose::Void));
+                !is_other
+                    && is_since(&self.signature, answer.fingerprint().unwrap_or_default(), answer.made_at())
             })
             && !beside.iter().any(is_said_since)
     }
 }
 
-/// Whether whoever signed a word about an ask has plainly approved that ask since, by another document.
+/// Whether whoever signed a word about an ask has plainly approved exactly that ask since, by another document:
+/// whether they may is no matter here, but it must be what is asked, and good when it was signed.
 #[must_use]
 pub fn is_said_plainly_since(word: &SignatureFacts, other: &SignatureFacts, ask: &Ask) -> bool {
     let SignatureFacts::Good { fingerprint, signed_at, text } = other else { return false };
-    is_since(word, fingerprint, *signed_at) && answers(text, ask) && approves_plainly(text)
+    is_since(word, fingerprint, *signed_at) && approves_plainly(text) && repeats(text, ask, *signed_at)
+}
+
+/// Whether a text repeats all that an ask names, and had not expired when it was signed.
+fn repeats(text: &str, ask: &Ask, signed_at: Timestamp) -> bool {
+    let (fields, faults) = scan(text);
+    let has = |name: &str, value: &str| fields.get(name).is_some_and(|own| own == value);
+    let expires = fields.get("expires").map_or("", String::as_str);
+    faults.is_empty()
+        && has("approval_type", &ask.approval_type)
+        && has("gate", ask.gate.as_str())
+        && has("occurrence", &ask.occurrence.to_string())
+        && ask.required.iter().all(|(name, value)| has(name, value))
+        && (expires == "never" || expires.parse::<Timestamp>().is_ok_and(|end| end > signed_at))
 }
 
 /// Whether what a key signed at a time comes after a word of the same key.

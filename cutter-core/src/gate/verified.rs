@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use crate::base::digest::Digest;
 use crate::gate::authorization::{AuthorizationFacts, judge};
 use crate::record::approval::ApprovalText;
+use crate::record::approval::Purpose;
 use crate::record::check::GateReport;
 use crate::record::effect::ReviewVerdict;
 use crate::record::signature::SignatureFacts;
@@ -81,6 +82,12 @@ impl VerifiedApproval {
     #[must_use]
     pub fn approval_type(&self) -> &str {
         &self.text.approval_type
+    }
+
+    /// Whether it answers what asks for this.
+    #[must_use]
+    pub fn is_for(&self, purpose: Purpose) -> bool {
+        self.text.approval_type == purpose.as_str()
     }
 
     /// Who decided, by name.

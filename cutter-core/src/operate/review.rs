@@ -15,7 +15,7 @@
 //! from a decision, a cut or a stop, is the driver's.
 
 use alloc::borrow::ToOwned;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -138,6 +138,7 @@ struct Basis {
     chain: Chain,
     created_by: String,
     fingerprint: String,
+    nonces: BTreeSet<String>,
 }
 
 impl Review {
@@ -195,6 +196,8 @@ impl Review {
         let asks = ports.reader.asks(&open.run_id).await?;
         let is_it =
             |s: &StoredAsk| s.asked.ask.gate == open.gate && s.asked.ask.occurrence == open.occurrence;
+        let nonces: BTreeSet<String> =
+            asks.iter().map(|stored| required(&stored.asked, field::NONCE).to_owned()).collect();
         let Some(stored) = asks.into_iter().find(is_it) else { return Ok(outcomes) };
         let beside = candidates::beside(ports, &stored.asked.ask).await?;
         let names = Digest::of(beside.join("\n").as_bytes());
@@ -204,12 +207,12 @@ impl Review {
             return Ok(outcomes);
         }
         seen.names = Some(names);
-        let paths = candidates::candidates(ports, &stored.asked.ask, beside).await?;
+        let paths = candidates::candidates(ports, &stored.asked.ask, &nonces, beside).await?;
         if paths.is_empty() && stored.answers.is_empty() {
             return Ok(outcomes);
         }
         let basis = match basis_of(ports, open, &stored.asked).await? {
-            Ok(basis) => basis,
+            Ok(basis) => Basis { nonces, ..basis },
             Err(why) => return Ok(alloc::vec![Outcome::Unfit(why)]),
         };
         let (mut valid, mut not_taken) = (Vec::new(), Vec::new());
@@ -358,7 +361,7 @@ async fn basis_of(
     if let Err(why) = rows_as_asked(ports, open, asked, begun, &created_by, &chain).await? {
         return Ok(Err(why));
     }
-    Ok(Ok(Basis { chain, created_by, fingerprint: creation.fingerprint.clone() }))
+    Ok(Ok(Basis { chain, created_by, fingerprint: creation.fingerprint.clone(), nonces: BTreeSet::new() }))
 }
 
 fn required<'a>(asked: &'a AskWrite, key: &str) -> &'a str {
@@ -476,6 +479,7 @@ async fn judge(
         used_before: false,
         edited_after_validation: false,
         request_sha256_live: request,
+        asked: basis.nonces.clone(),
     };
     let verdict = verdict_on_document(ports.signatures.as_ref(), chain, &document, facts).await?;
     let approval = match verdict {

@@ -19,22 +19,74 @@ use serde::{Deserialize, Serialize};
 use crate::base::digest::{Digest, Hasher};
 use crate::base::fingerprint::normal_fingerprint;
 use crate::machine::run::GateId;
+use crate::machine::spelled;
 
 mod text;
 
 pub use text::{ApprovalParseError, ApprovalText, FORMAT, parse_verdict, render_approval};
 pub(crate) use text::{is_key, is_visible, render, scan};
 
-/// `approval_type` at SG_1.
-pub const CUT_AUTHORIZATION: &str = "cut_authorization";
-/// `approval_type` at SG_2.
-pub const LIFECYCLE_ENACTMENT: &str = "lifecycle_enactment";
-/// `approval_type` that lets a stopped run go on.
-pub const STOP_RESUME: &str = "stop_resume";
-/// `approval_type` that accepts observed drift.
-pub const DRIFT_ACK: &str = "drift_ack";
-/// `approval_type` that voids a run.
-pub const VOID: &str = "void";
+/// What a person is asked for; stored, it is the `approval_type` of an ask and of its answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To cut (SG_1).
+    Cut,
+    /// To enact (SG_2).
+    Lifecycle,
+    /// To let a stopped run go on.
+    Resume,
+    /// To accept observed drift.
+    Drift,
+    /// To void the run.
+    Void,
+}
+
+spelled!(Purpose, "approval type", {
+    Cut => "cut_authorization",
+    Lifecycle => "lifecycle_enactment",
+    Resume => "stop_resume",
+    Drift => "drift_ack",
+    Void => "void",
+});
+
+impl Purpose {
+    /// The word that people type for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Cut => "cut",
+            Self::Lifecycle => "lifecycle",
+            Self::Resume => "resume",
+            Self::Drift => "drift",
+            Self::Void => "void",
+        }
+    }
+
+    /// What an approval that opens a gate of the run is for.
+    #[must_use]
+    pub const fn at(gate: GateId) -> Self {
+        match gate {
+            GateId::CutAuthz => Self::Cut,
+            _ => Self::Lifecycle,
+        }
+    }
+
+    /// The gate that it answers.
+    #[must_use]
+    pub const fn gate(self) -> GateId {
+        match self {
+            Self::Cut => GateId::CutAuthz,
+            Self::Lifecycle => GateId::LifecycleAuthz,
+            Self::Resume | Self::Drift | Self::Void => GateId::FailureEscalation,
+        }
+    }
+
+    /// Whether it opens a gate of the run; else it answers a stop.
+    #[must_use]
+    pub const fn is_at_a_gate(self) -> bool {
+        matches!(self, Self::Cut | Self::Lifecycle)
+    }
+}
 
 /// Names of the fields that an ask may require; an ask may require others too.
 pub mod field {
@@ -115,7 +167,7 @@ pub struct Ask {
     pub gate: GateId,
     /// 1, 2, …
     pub occurrence: u32,
-    /// `cut_authorization`, `lifecycle_enactment`, `stop_resume`, `drift_ack` or `void`.
+    /// A [`Purpose`], as it is stored; text, because a document may ask for what there is not.
     pub approval_type: String,
     /// Field → value that the approval must repeat exactly. Values are one line of visible text.
     pub required: BTreeMap<String, String>,
@@ -133,8 +185,8 @@ impl Ask {
     #[must_use]
     pub fn minimum(approval_type: &str) -> Option<&'static [&'static str]> {
         use field::*;
-        match approval_type {
-            CUT_AUTHORIZATION => Some(&[
+        Some(match approval_type.parse().ok()? {
+            Purpose::Cut => &[
                 RUN_ID,
                 DOCUMENT_ID,
                 WRITER_DIGEST,
@@ -144,8 +196,8 @@ impl Ask {
                 POLICY_HEAD,
                 REQUEST_SHA256,
                 NONCE,
-            ]),
-            LIFECYCLE_ENACTMENT => Some(&[
+            ],
+            Purpose::Lifecycle => &[
                 RUN_ID,
                 DOCUMENT_ID,
                 CHANGE_SET_ID,
@@ -157,11 +209,34 @@ impl Ask {
                 POLICY_HEAD,
                 REQUEST_SHA256,
                 NONCE,
-            ]),
-            STOP_RESUME | VOID => Some(&[RUN_ID, DOCUMENT_ID, STOP, NONCE]),
-            DRIFT_ACK => Some(&[RUN_ID, DOCUMENT_ID, STOP, OBSERVED_SHA256, NONCE]),
-            _ => None,
-        }
+            ],
+            Purpose::Resume | Purpose::Void => &[RUN_ID, DOCUMENT_ID, STOP, NONCE],
+            Purpose::Drift => &[RUN_ID, DOCUMENT_ID, STOP, OBSERVED_SHA256, NONCE],
+        })
+    }
+
+    /// What it asks for, if there is such a thing.
+    #[must_use]
+    pub fn purpose(&self) -> Option<Purpose> {
+        self.approval_type.parse().ok()
+    }
+
+    /// Whether it asks for this.
+    #[must_use]
+    pub fn is_for(&self, purpose: Purpose) -> bool {
+        self.purpose() == Some(purpose)
+    }
+
+    /// Whether a yes opens a gate of the run; else it answers a stop.
+    #[must_use]
+    pub fn is_at_a_gate(&self) -> bool {
+        self.purpose().is_some_and(Purpose::is_at_a_gate)
+    }
+
+    /// The word that people type for it.
+    #[must_use]
+    pub fn word(&self) -> &str {
+        self.purpose().map_or(self.approval_type.as_str(), |purpose| purpose.word())
     }
 
     /// The required fields in the order in which they are written: known ones first.
@@ -385,29 +460,31 @@ impl ApprovalPolicy {
 pub fn allows(ask: &Ask) -> String {
     let get = |key: &str| ask.required.get(key).map_or("(not named)", String::as_str).to_owned();
     let (run, document) = (get(field::RUN_ID), get(field::DOCUMENT_ID));
-    match ask.approval_type.as_str() {
-        CUT_AUTHORIZATION => format!(
+    let Some(purpose) = ask.purpose() else {
+        return format!("Answers {} for run {run} of {document}.", ask.approval_type);
+    };
+    match purpose {
+        Purpose::Cut => format!(
             "Allows run {run} to cut {document} once: to write the units whose plan has the writer_digest below, \
              as drafts, onto the base state below. Allows nothing else."
         ),
-        LIFECYCLE_ENACTMENT => format!(
+        Purpose::Lifecycle => format!(
             "Allows run {run} to enact the {} units of {document} in the change set below, all or none. \
              Enacted units cannot be voided or changed.",
             get(field::UNIT_COUNT)
         ),
-        STOP_RESUME => {
+        Purpose::Resume => {
             format!("Allows run {run} of {document} to go on after stop {}.", get(field::STOP))
         }
-        DRIFT_ACK => format!(
+        Purpose::Drift => format!(
             "Accepts the changes that stop {} of run {run} of {document} reports as the new state to work on. \
              What was approved before leg A must be approved again.",
             get(field::STOP)
         ),
-        VOID => format!(
+        Purpose::Void => format!(
             "Voids run {run} of {document} for good: its drafts are marked voided, nothing is deleted, \
              and the document is free for a new run."
         ),
-        other => format!("Answers {other} for run {run} of {document}."),
     }
 }
 

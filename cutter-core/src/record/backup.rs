@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::base::digest::Digest;
 use crate::base::id::RunId;
+use crate::machine::spelled;
 
 /// How much is saved (D13).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum BackupScope {
     /// The document's closure: cost follows the document.
     #[default]
@@ -19,16 +19,10 @@ pub enum BackupScope {
     Database,
 }
 
-impl BackupScope {
-    /// Stored spelling.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Document => "document",
-            Self::Database => "database",
-        }
-    }
-}
+spelled!(BackupScope, "backup scope", {
+    Document => "document",
+    Database => "database",
+});
 
 /// What to save.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -19,6 +19,7 @@ use crate::base::id::RunId;
 use crate::base::limits::{INDEX_LINE_MAX, KB_PATH_COMPONENT_MAX, KB_PATH_MAX};
 use crate::machine::phase::Phase;
 use crate::machine::spelled;
+use crate::record::approval::Purpose;
 
 /// The folder above all laws.
 pub const LAWS_ROOT: &str = "knowledge/dev/laws";
@@ -205,6 +206,18 @@ spelled!(EscalationKind, "escalation kind", {
     DriftAck => "drift-ack",
     Void => "void",
 });
+
+impl EscalationKind {
+    /// What its approval is for.
+    #[must_use]
+    pub const fn purpose(self) -> Purpose {
+        match self {
+            Self::Resume => Purpose::Resume,
+            Self::DriftAck => Purpose::Drift,
+            Self::Void => Purpose::Void,
+        }
+    }
+}
 
 /// Every document that can stand in a run's folder. `file_name` and `parse` are inverse.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -20,10 +20,7 @@ use crate::base::limits::REPORT_MAX_LINES;
 use crate::base::visible::is_hidden;
 use crate::gate::drift::FUNCTION_PREFIX;
 use crate::machine::run::GateId;
-use crate::record::approval::{
-    self, ApprovalPolicy, Ask, CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT, STOP_RESUME, SignaturePolicy, VOID,
-    allows, field,
-};
+use crate::record::approval::{self, ApprovalPolicy, Ask, Purpose, SignaturePolicy, allows, field};
 use crate::record::check::GateReport;
 
 /// One unit that would be cut or enacted.
@@ -217,7 +214,7 @@ fn word(text: &str) -> String {
 
 pub(super) fn lay_out(report: &RequestReport, told: &Told, tree_lines: usize, cell: usize) -> String {
     let ask = &report.ask;
-    let cut = ask.approval_type != LIFECYCLE_ENACTMENT;
+    let cut = !ask.is_for(Purpose::Lifecycle);
     let run_id = one_line(&report.run_id);
     let title = if cut { "Cut Authorization Request" } else { "Lifecycle Enact Authorization Request" };
     let mut out =
@@ -374,7 +371,7 @@ const TEMPLATE: &str = "```text";
 /// The exact text to sign, between fences, with its path before it.
 pub(super) fn approval_template(ask: &Ask) -> String {
     let mut asked = ask.clone();
-    if matches!(asked.approval_type.as_str(), CUT_AUTHORIZATION | LIFECYCLE_ENACTMENT) {
+    if asked.is_at_a_gate() {
         asked.required.insert(field::REQUEST_SHA256.to_owned(), THIS.to_owned());
     }
     let actor = asked.expected_actor.clone().unwrap_or_else(|| YOU.to_owned());
@@ -384,21 +381,15 @@ pub(super) fn approval_template(ask: &Ask) -> String {
 
 /// How to sign, with the command and without it.
 pub(super) fn by_hand(ask: &Ask, run_id: &str) -> String {
-    let what = match ask.approval_type.as_str() {
-        CUT_AUTHORIZATION => "cut",
-        LIFECYCLE_ENACTMENT => "lifecycle",
-        STOP_RESUME => "resume",
-        VOID => "void",
-        _ => "drift",
-    };
+    let what = ask.word();
     let own_name = ask.request_path.rsplit('/').next().unwrap_or_default();
     let command = |text: String| code(&text, 700);
-    let hash = if matches!(what, "cut" | "lifecycle") || ask.required.contains_key(field::REQUEST_SHA256) {
+    let hash = if ask.is_at_a_gate() || ask.required.contains_key(field::REQUEST_SHA256) {
         format!(", `request_sha256` (from {})", command(format!("sha256sum {own_name}")))
     } else {
         String::new()
     };
-    let go_on = if what == "void" { "void" } else { "resume" };
+    let go_on = if ask.is_for(Purpose::Void) { "void" } else { "resume" };
     format!(
         "With the command: {}. It shows these lines, asks, and signs them. To refuse: {}.\n\n\
          By hand, with any OpenPGP program:\n\n\

@@ -20,7 +20,7 @@ use super::{CELLS, REPORT_MAX_BYTES, version};
 use crate::base::clip::clip;
 use crate::base::limits::REPORT_MAX_LINES;
 use crate::base::visible::{is_hidden, is_joiner};
-use crate::record::approval::LIFECYCLE_ENACTMENT;
+use crate::record::approval::Purpose;
 use crate::report::naming::DocumentName;
 
 /// The first place where a request shows something else.
@@ -114,7 +114,7 @@ impl Told {
         }
         reader.back("\n");
         let sidecar_path = reader.between(&header(SIDECAR_PATH), "\n")?.to_owned();
-        let cut = report.ask.approval_type != LIFECYCLE_ENACTMENT;
+        let cut = !report.ask.is_for(Purpose::Lifecycle);
         let asked = reader.between("\n## 1. What you are asked\n\n", FACTS)?;
         let rows = asked
             .split_once("The document has **")

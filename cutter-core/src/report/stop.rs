@@ -13,7 +13,7 @@ use super::request::{approval_template, by_hand};
 use super::text::{bullets, code, fence, one_line, prose, scalar, table};
 use crate::base::limits::KB_DOCUMENT_MAX_BYTES;
 use crate::base::visible;
-use crate::record::approval::{Ask, STOP_RESUME, VOID, allows};
+use crate::record::approval::{Ask, Purpose, allows};
 
 /// Everything that a stop-route report shows.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,7 +108,7 @@ fn how_to_go_on(report: &StopReport, run_id: &str, terminal: bool) -> String {
         lines.push(format!(
             "This is final: {run} does not resume. Void it with a signed approval, then start a new run."
         ));
-    } else if report.asks.iter().any(|a| a.approval_type != VOID) {
+    } else if report.asks.iter().any(|a| !a.is_for(Purpose::Void)) {
         lines.push(
             "This stop needs a sovereign's word. Nothing goes on, and no gate is skipped, without it."
                 .to_string(),
@@ -121,21 +121,17 @@ fn how_to_go_on(report: &StopReport, run_id: &str, terminal: bool) -> String {
         ));
     }
     for ask in &report.asks {
-        let word = match ask.approval_type.as_str() {
-            STOP_RESUME => "resume",
-            VOID => "void",
-            _ => "drift",
-        };
+        let (word, purpose) = (ask.word(), ask.purpose());
         lines.push(format!(
             "To {}: {}",
-            match word {
-                "resume" => "let it go on",
-                "void" => "void it",
+            match purpose {
+                Some(Purpose::Resume) => "let it go on",
+                Some(Purpose::Void) => "void it",
                 _ => "accept what was observed",
             },
             code(&format!("cutter sovereign approve --run-id {run_id} --for {word}"), 200)
         ));
-        let then = if word == "void" {
+        let then = if purpose == Some(Purpose::Void) {
             format!("cutter orchestrate void --run-id {run_id}")
         } else {
             resume.clone()

@@ -14,6 +14,7 @@ use crate::base::digest::Digest;
 use crate::gate::authorization::AuthorizationFacts;
 use crate::gate::{grant_probe, mark};
 use crate::machine::run::{GateId, Phase};
+use crate::record::approval::Purpose;
 use crate::record::approval::{ApprovalText, Ask, field, render_approval};
 use crate::record::check::{Check, GateReport};
 use crate::record::effect::ReviewVerdict;
@@ -41,10 +42,10 @@ fn phase() -> PhaseReport {
     }
 }
 
-fn ask(kind: &str, gate: GateId, fields: &[&str]) -> Ask {
+fn ask(purpose: Purpose, gate: GateId, fields: &[&str]) -> Ask {
     let mut ask = AuthorizationFacts::example().ask;
     ask.gate = gate;
-    ask.approval_type = kind.into();
+    ask.approval_type = purpose.to_string();
     ask.required.retain(|key, _| fields.contains(&key.as_str()));
     ask
 }
@@ -90,7 +91,7 @@ pub(super) fn cut_request() -> RequestReport {
     };
     let policy = AuthorizationFacts::example().policy;
     RequestReport {
-        ask: ask(crate::record::approval::CUT_AUTHORIZATION, GateId::CutAuthz, &fields),
+        ask: ask(Purpose::Cut, GateId::CutAuthz, &fields),
         run_id: RUN.into(),
         document_id: "ICX-CONST".into(),
         created_by: "operator".into(),
@@ -127,12 +128,8 @@ fn stop() -> StopReport {
     use field::*;
     let fields = [RUN_ID, DOCUMENT_ID, STOP, STOP_CODE, OBSERVED_SHA256, NONCE];
     let asks = vec![
-        ask(crate::record::approval::DRIFT_ACK, GateId::FailureEscalation, &fields),
-        ask(
-            crate::record::approval::VOID,
-            GateId::FailureEscalation,
-            &[RUN_ID, DOCUMENT_ID, STOP, STOP_CODE, NONCE],
-        ),
+        ask(Purpose::Drift, GateId::FailureEscalation, &fields),
+        ask(Purpose::Void, GateId::FailureEscalation, &[RUN_ID, DOCUMENT_ID, STOP, STOP_CODE, NONCE]),
     ];
     StopReport {
         run_id: RUN.into(),
@@ -202,7 +199,7 @@ fn a_lifecycle_request_says_that_it_cannot_be_taken_back() {
     use field::*;
     let fields = [RUN_ID, DOCUMENT_ID, CHANGE_SET_ID, REVIEW_DECISION_ID, UNIT_COUNT, UNIT_SET_DIGEST, NONCE];
     let request = RequestReport {
-        ask: ask(crate::record::approval::LIFECYCLE_ENACTMENT, GateId::LifecycleAuthz, &fields),
+        ask: ask(Purpose::Lifecycle, GateId::LifecycleAuthz, &fields),
         backup: None,
         grants: None,
         version_diff: None,
@@ -473,20 +470,23 @@ proptest! {
 
 #[test]
 fn each_way_to_go_on_after_a_stop_is_told() {
-    use crate::record::approval::{DRIFT_ACK, STOP_RESUME, VOID};
-    let with = |code: &str, kinds: &[&str]| {
-        let asks = kinds.iter().map(|kind| ask(kind, GateId::FailureEscalation, &[field::RUN_ID])).collect();
+    let with = |code: &str, purposes: &[Purpose]| {
+        let kinds: Vec<&str> = purposes.iter().map(|purpose| purpose.as_str()).collect();
+        let asks = purposes
+            .iter()
+            .map(|purpose| ask(*purpose, GateId::FailureEscalation, &[field::RUN_ID]))
+            .collect();
         let text = render_stop(&StopReport { code: code.into(), asks, ..stop() }).unwrap();
         let (_, after) = text.split_once("## 2. How to go on\n").unwrap();
         let told = after.lines().filter(|line| line.starts_with("- ")).collect::<Vec<_>>().join("\n");
         format!("{code} {kinds:?}\n{}\n", told.replace(RUN, "RUN"))
     };
     let told = [
-        with("STOP_KB_UPLOAD", &[VOID]),
-        with("STOP_SOVEREIGN", &[STOP_RESUME, VOID]),
-        with("STOP_DRIFT_grants", &[DRIFT_ACK, VOID]),
+        with("STOP_KB_UPLOAD", &[Purpose::Void]),
+        with("STOP_SOVEREIGN", &[Purpose::Resume, Purpose::Void]),
+        with("STOP_DRIFT_grants", &[Purpose::Drift, Purpose::Void]),
         with("STOP_REFUSED", &[]),
-        with("failed_IG_mark", &[VOID]),
+        with("failed_IG_mark", &[Purpose::Void]),
     ];
     insta::assert_snapshot!("ways_to_go_on", told.concat());
 }

@@ -32,20 +32,48 @@ pub(super) fn decode(text: &[u8], expected: BlockType, limit: usize) -> Result<V
     }
 }
 
+/// The bytes of an armored block that was damaged on its way, as far as they read: without its end line or its
+/// checksum, with another line in its place, or with its signs quoted as mail programs do. Nothing may rest on them
+/// but who may have meant something.
+pub(super) fn decode_damaged(text: &[u8]) -> Vec<u8> {
+    let lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).skip(1);
+    let (mut bytes, mut bits, mut held) = (Vec::new(), 0u32, 0u32);
+    for line in lines.skip_while(|line| line.is_empty() || line.contains(&b':')) {
+        if line.starts_with(b"=") {
+            continue;
+        }
+        for byte in line {
+            let Some(six) = six_bits(*byte) else { break };
+            (bits, held) = (bits << 6 | six, held + 6);
+            if held >= 8 {
+                held -= 8;
+                bytes.extend(u8::try_from(bits >> held & 0xFF));
+            }
+            bits &= 0xFFFF;
+        }
+        if line.starts_with(b"-") || line.contains(&b'=') {
+            break;
+        }
+    }
+    bytes
+}
+
+fn six_bits(byte: u8) -> Option<u32> {
+    let six = match byte {
+        b'A'..=b'Z' => byte - b'A',
+        b'a'..=b'z' => byte - b'a' + 26,
+        b'0'..=b'9' => byte - b'0' + 52,
+        b'+' => 62,
+        b'/' => 63,
+        _ => return None,
+    };
+    Some(u32::from(six))
+}
+
 /// The value of the `=XXXX` line, where there is one.
 fn stated_checksum(text: &[u8]) -> Option<u32> {
     let line = text.split(|b| *b == b'\n').map(<[u8]>::trim_ascii).find(|l| l.len() == 5 && l[0] == b'=')?;
-    line[1..].iter().try_fold(0u32, |sum, byte| {
-        let six = match byte {
-            b'A'..=b'Z' => byte - b'A',
-            b'a'..=b'z' => byte - b'a' + 26,
-            b'0'..=b'9' => byte - b'0' + 52,
-            b'+' => 62,
-            b'/' => 63,
-            _ => return None,
-        };
-        Some(sum << 6 | u32::from(six))
-    })
+    line[1..].iter().try_fold(0u32, |sum, byte| Some(sum << 6 | six_bits(*byte)?))
 }
 
 /// RFC 9580 §6.1.1.

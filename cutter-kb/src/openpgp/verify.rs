@@ -125,6 +125,9 @@ fn judge(document: &[u8], keys: &[PublicKey], now: u64) -> Result<(Verdict, Stri
     Ok((verdict, frame.lines.join("\n")))
 }
 
+/// At most so many packets of one block are looked at.
+const SIGNATURES_MAX: usize = 64;
+
 /// Whose key made a signature, and over what.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Signer {
@@ -145,9 +148,11 @@ pub fn signers(block: &[u8], keys: &[PublicKey]) -> Vec<Signer> {
 
 fn signers_of(block: &[u8], keys: &[PublicKey]) -> Option<Vec<Signer>> {
     let frame = cleartext::parts(block)?;
-    let bytes = armor::decode(frame.signature.as_bytes(), BlockType::Signature, MAX_DOCUMENT_BYTES).ok()?;
+    let armored = frame.signature.as_bytes();
+    let bytes = armor::decode(armored, BlockType::Signature, MAX_DOCUMENT_BYTES)
+        .unwrap_or_else(|_| armor::decode_damaged(armored));
     let mut found: Vec<Signer> = Vec::new();
-    for packet in PacketParser::new(&bytes[..]) {
+    for packet in PacketParser::new(&bytes[..]).take(SIGNATURES_MAX) {
         let Ok(Packet::Signature(signature)) = packet else { continue };
         for key in keys {
             let mut made = certificate::components(&key.cert).filter(|c| is_issuer(&signature, c.details()));

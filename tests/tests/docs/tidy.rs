@@ -144,3 +144,96 @@ fn only_one_place_writes_to_a_terminal() {
     }
     none("prints beside cutter-cli/src/terminal.rs", &findings);
 }
+
+/// Where the stored form is read and written, where the machines are, and where texts are: what other publications
+/// call things is data.
+const STORED_FORM: [&str; 6] = [
+    "cutter-core/src/machine",
+    "cutter-core/src/record",
+    "cutter-core/src/testing",
+    "cutter-core/src/text",
+    "cutter-core/src/port.rs",
+    "cutter-pg/src/command_ledger.rs",
+];
+
+/// Every word that stands for a port, a gate, a state, a purpose or a stop.
+fn words_of_types() -> Vec<String> {
+    use cutter_core::machine::backlog::BacklogState;
+    use cutter_core::machine::command::CommandState;
+    use cutter_core::machine::cut_request::CutRequestStatus;
+    use cutter_core::machine::run::{GateId, Stage};
+    use cutter_core::machine::stop::StopReason;
+    use cutter_core::machine::work_item::WorkItemState;
+    use cutter_core::port::Port;
+    use cutter_core::record::approval::Purpose;
+    let mut words: Vec<String> =
+        StopReason::examples().iter().map(|reason| reason.code().to_string()).collect();
+    let ports = [
+        Port::Database,
+        Port::RunStore,
+        Port::KnowledgeBase,
+        Port::BackupSource,
+        Port::BackupTarget,
+        Port::Signer,
+        Port::Signatures,
+        Port::Policy,
+        Port::WorkQueue,
+        Port::CommandLedger,
+    ];
+    words.extend(ports.iter().map(ToString::to_string));
+    words.extend(GateId::ALL.iter().map(ToString::to_string));
+    words.extend(Stage::ALL.iter().map(ToString::to_string));
+    words.extend(BacklogState::ALL.iter().map(ToString::to_string));
+    words.extend(CommandState::ALL.iter().map(ToString::to_string));
+    words.extend(CutRequestStatus::ALL.iter().map(ToString::to_string));
+    words.extend(WorkItemState::ALL.iter().map(ToString::to_string));
+    words.extend(Purpose::ALL.iter().map(ToString::to_string));
+    words
+}
+
+/// The word that a line compares something with, if it is one of these.
+fn compared<'w>(line: &str, words: &'w [String]) -> Option<&'w String> {
+    words.iter().find(|word| {
+        let quoted = format!("\"{word}\"");
+        line.match_indices(&quoted).any(|(at, _)| {
+            let (before, after) = (line[..at].trim_end(), line[at + quoted.len()..].trim_start());
+            let is_arm = after.starts_with("=>") || after.starts_with("if ") && after.contains("=>");
+            before.ends_with("==")
+                || before.ends_with("!=")
+                || after.starts_with("==")
+                || after.starts_with("!=")
+                || is_arm
+                || before.ends_with("Some(") && (after.starts_with(") =>") || after.starts_with("), ..) =>"))
+                || before.ends_with("starts_with(")
+                || before.ends_with("contains(")
+        })
+    })
+}
+
+#[test]
+fn nothing_compares_a_port_a_gate_or_a_state_as_text() {
+    let words = words_of_types();
+    for line in [
+        "if code == \"STOP_DISK_FULL\" {",
+        "Some(\"cut_verified\") => 1,",
+        "\"marked\" => 2,",
+        "\"void\" != word",
+    ] {
+        assert!(compared(line, &words).is_some(), "{line}");
+    }
+    assert_eq!(compared("status: \"marked\".to_owned(),", &words), None);
+    let mut findings = Vec::new();
+    for path in files("rs") {
+        let is_code = path.contains("/src/") && path.starts_with("cutter-");
+        if !is_code || STORED_FORM.iter().any(|wing| path.starts_with(wing)) {
+            continue;
+        }
+        let text = read(&path);
+        let lines = shipped(&path, &text).lines().enumerate();
+        let code = lines.filter(|(_, line)| !line.trim_start().starts_with("//"));
+        findings.extend(code.filter_map(|(n, line)| {
+            compared(line, &words).map(|word| format!("{path}:{}: {word} is compared as text", n + 1))
+        }));
+    }
+    none("text where a type stands", &findings);
+}

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use cutter_core::base::id::RunId;
 use cutter_core::driver::Outcome;
 use cutter_core::operate::review::{Outcome as Became, Review};
-use cutter_core::record::approval::{Ask, field, render_approval};
+use cutter_core::record::approval::{Ask, Purpose, field, render_approval};
 use cutter_core::record::effect::ReviewVerdict::{Approve, Reject};
 use cutter_core::record::policy::Change;
 use cutter_core::testing::memory::{BadSignature, block_on};
@@ -238,14 +238,28 @@ fn what_was_approved_elsewhere_lifts_nothing() {
             change(&mut other);
             render_approval(&other, Approve, SOVEREIGN, s.world.now(), None, &BTreeMap::new())
         };
-        let texts = [
-            answer_to(&|other| drop(other.required.insert(field::RUN_ID.into(), "2026-run-other".into()))),
-            answer_to(&|other| drop(other.required.insert(field::NONCE.into(), "another".into()))),
+        let changed = |name: &str| {
+            let value = if name.ends_with("sha256") || name.ends_with("digest") {
+                sha("another").to_hex()
+            } else {
+                "another".into()
+            };
+            answer_to(&|other| drop(other.required.insert(name.to_owned(), value.clone())))
+        };
+        let mut texts: Vec<String> = ask.required.keys().map(|name| changed(name)).collect();
+        texts.extend([
             answer_to(&|other| {
                 other.required.insert(field::NONCE.into(), "another".into());
                 other.required.insert(field::REQUEST_SHA256.into(), sha("another").to_hex());
             }),
-        ];
+            answer_to(&|other| other.occurrence += 1),
+            answer_to(&|other| {
+                let other_gate = if matches!(gate, Gate::Cut) { Purpose::Lifecycle } else { Purpose::Cut };
+                (other.gate, other.approval_type) = (other_gate.gate(), other_gate.to_string());
+            }),
+            answer_to(&|other| other.approval_type = Purpose::Void.to_string()),
+            answer_to(&|_| {}).replace("expires: never", "expires: 2026-01-01T00:00:00Z"),
+        ]);
         for (n, text) in texts.iter().enumerate() {
             let name =
                 ask.approval_path.rsplit('/').next().unwrap().replace(".md", &format!("-{}.md", n + 5));
@@ -324,4 +338,44 @@ fn a_refusal_that_does_not_count_as_one_holds_the_gate() {
     s.sign(&ask, Approve);
     drop(s.resumed(&run_id));
     assert!(s.count("information_unit", "lifecycle_status", "draft") > 0);
+}
+
+/// A refusal of a request that was edited while it was read: its nonce is none that the run ever asked, and it holds
+/// the gate all the same. One that answers what was asked before, or another run, holds nothing.
+#[test]
+fn a_refusal_with_a_nonce_that_nobody_asked_holds_the_gate() {
+    for gate in [Gate::Cut, Gate::Lifecycle] {
+        for (what, change) in [
+            ("its nonce", &[(field::NONCE, "e")][..]),
+            ("nonce and request", &[(field::NONCE, "e"), (field::REQUEST_SHA256, "e")]),
+            ("all of them", &[(field::NONCE, "e"), (field::REQUEST_SHA256, "e"), (field::ROWS_DIGEST, "e")]),
+        ] {
+            let s = Scenario::new(9_760);
+            let (run_id, ask) = s.parked(gate);
+            let mut shown = ask.clone();
+            for (name, value) in change {
+                shown.required.insert((*name).to_owned(), sha(value).to_hex());
+            }
+            file(&s, &ask, "letter.md", &refusal(&s, &shown));
+            s.world.advance(2_000);
+            // of another person: the first one's own would be their plain answer
+            s.change_policy(vec![s.world.approver("grace")]);
+            let approval = render_approval(&ask, Approve, "grace", s.world.now(), None, &BTreeMap::new());
+            s.world.file(&ask.approval_path, s.world.sign(&s.world.person("grace"), &approval).as_bytes());
+            drop(s.resumed(&run_id));
+            assert!(!has_passed(&s, &run_id), "{gate:?}: {what}");
+        }
+        let s = Scenario::new(9_761);
+        let (run_id, ask) = s.parked(gate);
+        let mut other = ask.clone();
+        for name in [field::NONCE, field::REQUEST_SHA256] {
+            other.required.insert(name.into(), sha("e").to_hex());
+        }
+        other.required.insert(field::RUN_ID.into(), "2026-run-other".into());
+        file(&s, &ask, "letter.md", &refusal(&s, &other));
+        s.sign(&ask, Approve);
+        drop(s.resumed(&run_id));
+        let status = if matches!(gate, Gate::Cut) { "draft" } else { "enacted" };
+        assert!(s.count("information_unit", "lifecycle_status", status) > 0, "{gate:?}: of another run");
+    }
 }

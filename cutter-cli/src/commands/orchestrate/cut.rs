@@ -1,6 +1,7 @@
 //! `cutter orchestrate cut`.
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use cutter_core::base::limits;
 use cutter_core::driver::{self, Driven, NewRun};
 use cutter_core::machine::run::Phase;
@@ -53,8 +54,13 @@ pub(crate) struct CutArgs {
     #[arg(long = "phase-cap", value_name = "PHASE=MINUTES", value_parser = phase_cap)]
     pub(crate) phase_caps: Vec<(Phase, u32)>,
     /// How much the backup saves.
-    #[arg(long, value_name = "SCOPE", value_parser = ["document", "database"])]
-    pub(crate) backup_scope: Option<String>,
+    #[arg(long, value_name = "SCOPE", value_parser = scope_parser())]
+    pub(crate) backup_scope: Option<BackupScope>,
+}
+
+fn scope_parser() -> impl TypedValueParser<Value = BackupScope> {
+    PossibleValuesParser::new(BackupScope::ALL.iter().map(|scope| scope.as_str()))
+        .try_map(|scope| scope.parse::<BackupScope>())
 }
 
 fn phase_cap(text: &str) -> Result<(Phase, u32), String> {
@@ -130,11 +136,7 @@ fn settings(
     settings.publication_type.clone_from(&args.cut.publication_type);
     settings.depends_on.clone_from(&args.cut.depends_on);
     settings.manifest = args.manifest.read()?;
-    settings.backup_scope = match args.backup_scope.as_deref() {
-        Some("database") => BackupScope::Database,
-        Some(_) => BackupScope::Document,
-        None => settings.backup_scope,
-    };
+    settings.backup_scope = args.backup_scope.unwrap_or(settings.backup_scope);
     Ok(settings)
 }
 

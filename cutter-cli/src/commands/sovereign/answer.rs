@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use cutter_core::base::digest::Digest;
 use cutter_core::base::id::RunId;
-use cutter_core::gate::plain::{not_an_approval, refuses_plainly, speaks_of};
+use cutter_core::gate::plain::{not_an_approval, refuses_plainly, refuses_what_nobody_asked, speaks_of};
 use cutter_core::machine::run::GateId;
-use cutter_core::operate::inspect::asked::{Asked, Purpose, answer_name};
+use cutter_core::operate::inspect::asked::{Asked, answer_name, nonces};
 use cutter_core::port::PortErrorKind;
 use cutter_core::port::knowledge_base::{CreateOutcome, KnowledgeBase};
-use cutter_core::record::approval::{Ask, allows, field, render_approval};
+use cutter_core::record::approval::{Ask, Purpose, allows, field, render_approval};
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::policy::Chain;
 use cutter_core::record::signature::SignatureFacts;
@@ -52,7 +52,7 @@ pub(crate) struct Answered {
     run_id: String,
     gate: GateId,
     #[serde(rename = "for")]
-    purpose: &'static str,
+    purpose: String,
     decision: &'static str,
     /// Where it stands.
     pub(crate) approval_kb_id: String,
@@ -120,10 +120,15 @@ pub(crate) fn answer(
         signing.verdict == ReviewVerdict::Approve && !ask.required.contains_key(field::APPROVALS_NEEDED);
     let only = ask.expected_actor.as_deref().filter(|_| is_only);
     let actor = actor(cx, config, pair.as_ref(), ask.expected_actor.as_deref());
-    let taken_back = match &pair {
+    let own = match &pair {
         Some(pair) if signing.verdict == ReviewVerdict::Approve => own_word(kb, folder, ask, pair)?,
         _ => None,
     };
+    let now = match &own {
+        Some((_, signed_at)) => later_than(*signed_at, now),
+        None => now,
+    };
+    let taken_back = own.map(|(path, _)| path);
     match &taken_back {
         Some(path) => cx.out.note(format!(
             "{} it says plainly what {path} does not; whose approval is asked for is still needed",
@@ -144,12 +149,12 @@ pub(crate) fn answer(
         None => text,
     };
     let path = file(kb, folder, asked, document.as_bytes(), now)?;
-    let word = Purpose::word_of(&ask.approval_type);
-    let verb = if word == "void" { "void" } else { "resume" };
+    let word = ask.word();
+    let verb = if ask.is_for(Purpose::Void) { "void" } else { "resume" };
     Ok(Answered {
         run_id: folder.run_id.to_string(),
         gate: ask.gate,
-        purpose: word,
+        purpose: word.to_owned(),
         decision: signing.verdict.as_str(),
         sha256: Digest::of(document.as_bytes()).to_hex(),
         actor,
@@ -215,13 +220,15 @@ fn own_word(
     folder: &RunFolder,
     ask: &Ask,
     pair: &KeyPair,
-) -> Result<Option<String>, Failure> {
+) -> Result<Option<(String, Timestamp)>, Failure> {
     let ring = KeyRing::new(vec![pair.public()]);
     let own = pair.fingerprint().to_string();
     let is_own = |key: &str| (key == own).then(|| key.to_owned());
+    let asked = nonces(&folder.asks);
     for path in &folder.paths {
         let Ok(Some(document)) = block_on(kb.read(path)) else { continue };
-        if !speaks_of(&String::from_utf8_lossy(&document.bytes), ask) {
+        let text = String::from_utf8_lossy(&document.bytes);
+        if !speaks_of(&text, ask) && !refuses_what_nobody_asked(&text, ask, &asked) {
             continue;
         }
         let whole = observed(&ring, &Chain::default(), &document.bytes, wire::now())?;
@@ -229,12 +236,28 @@ fn own_word(
             continue;
         }
         let said = words(&ring, &Chain::default(), &document.bytes)?;
-        let is_reply = |word: &SignatureFacts| not_an_approval(ask, word, is_own).is_some();
-        if said.iter().any(is_reply) {
-            return Ok(Some(path.clone()));
+        let is_reply = |word: &SignatureFacts| not_an_approval(ask, &asked, word, is_own).is_some();
+        let of = |word: &SignatureFacts| match word {
+            SignatureFacts::Good { signed_at, .. } => Some((path.clone(), *signed_at)),
+            _ => None,
+        };
+        if let Some(found) = said.iter().filter(|word| is_reply(word)).find_map(of) {
+            return Ok(Some(found));
         }
     }
     Ok(None)
+}
+
+/// Signatures are dated by the second, and only a later one takes a word back: the time after it, if that is near.
+fn later_than(signed_at: Timestamp, now: Timestamp) -> Timestamp {
+    if (0..=2).contains(&(signed_at.as_second() - now.as_second())) {
+        let next = signed_at.as_second() + 1;
+        while wire::now().as_second() < next {
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        return wire::now();
+    }
+    now
 }
 
 /// Refuses what the gate would refuse, as far as it can be known here: an answer in another
@@ -296,7 +319,7 @@ fn parse_expires(text: &str, now: Timestamp) -> Result<Timestamp, Failure> {
 fn confirm(cx: &Context, asked: &Asked, text: &str, signing: &Signing) -> Result<(), Failure> {
     let observed = Digest::of(asked.text.as_bytes());
     let run = asked.ask.required.get("run_id").map_or("RUN", String::as_str);
-    let word = Purpose::word_of(&asked.ask.approval_type);
+    let word = asked.ask.word();
     match signing.request_sha256 {
         Some(read) if read != observed => {
             return Err(Failure::approval("the request is not the one that was read; nothing was signed")

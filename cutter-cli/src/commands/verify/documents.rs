@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cutter_core::base::digest::Digest;
 use cutter_core::driver::signed_parts;
-use cutter_core::gate::plain::speaks_of;
+use cutter_core::gate::plain::{refuses_what_nobody_asked, speaks_of};
 use cutter_core::machine::run::GateId;
 use cutter_core::operate::inspect::Claims;
 use cutter_core::operate::inspect::asked::{self, Asked};
@@ -13,7 +13,7 @@ use cutter_core::operate::inspect::verify::{
 };
 use cutter_core::port::knowledge_base::Document;
 use cutter_core::port::signer::SignatureVerifier as _;
-use cutter_core::record::approval::{Ask, FORMAT, VOID, field, parse_field};
+use cutter_core::record::approval::{Ask, FORMAT, Purpose, field, parse_field};
 use cutter_core::record::ask::StoredAsk;
 use cutter_core::record::check::Check;
 use cutter_core::record::effect::ReviewVerdict;
@@ -99,13 +99,25 @@ impl Rows<'_> {
     }
 }
 
-/// The ask that a document answers, if it answers one.
-pub(super) fn answered<'a>(asks: &'a [Asked], path: &str, text: &str) -> Option<&'a Ask> {
+/// The ask that a document answers, if it answers one: by its nonce, or, if it refuses with a nonce that is not among
+/// those that the run asked, by gate and occurrence, or else the last one.
+pub(super) fn answered<'a>(
+    asks: &'a [Asked],
+    nonces: &BTreeSet<String>,
+    path: &str,
+    text: &str,
+) -> Option<&'a Ask> {
     let name = path.rsplit('/').next().unwrap_or(path);
     if DocumentName::parse(name).is_ok_and(|(name, _)| name.is_orchestrators()) {
         return None;
     }
-    asks.iter().map(|a| &a.ask).find(|ask| speaks_of(text, ask))
+    let all = || asks.iter().map(|asked| &asked.ask);
+    let named = |ask: &&Ask| {
+        parse_field(text, "gate") == Some(ask.gate.as_str())
+            && parse_field(text, "occurrence") == Some(ask.occurrence.to_string().as_str())
+    };
+    let unasked = || all().filter(|ask| refuses_what_nobody_asked(text, ask, nonces));
+    all().find(|ask| speaks_of(text, ask)).or_else(|| unasked().find(named)).or_else(|| unasked().next_back())
 }
 
 /// The approvals that a run relied on, by its documents alone. Of the answers to one ask those speak that the
@@ -124,7 +136,9 @@ pub(super) fn given(
     for (path, text) in texts {
         // A refusal opens no gate, and is no claim to have opened one.
         let approves = text.lines().any(|line| line.trim_end() == "decision: approve");
-        let Some(ask) = answered(&asks, path, text).filter(|_| approves) else { continue };
+        let Some(ask) = answered(&asks, &asked::nonces(&asks), path, text).filter(|_| approves) else {
+            continue;
+        };
         // what nothing dates is judged as of now; that it might have been otherwise then is said
         let at = rows.and_then(|rows| rows.taken.at(&Digest::of(text.as_bytes())));
         let signature = observed(ring, chain, text.as_bytes(), at.unwrap_or_else(wire::now))?;
@@ -144,7 +158,7 @@ pub(super) fn given(
         };
         let (named, others): (Vec<_>, Vec<_>) = facts.into_iter().partition(is_it);
         let is_stop = gate == GateId::FailureEscalation;
-        let opened = claims.has_opened(evidence, gate) && (!is_stop || kind == VOID);
+        let opened = claims.has_opened(evidence, gate) && (!is_stop || kind == Purpose::Void.as_str());
         // of a gate that was asked anew the last request's answers opened it
         let last = asks.iter().filter(|asked| asked.ask.gate == gate && asked.ask.approval_type == kind);
         let is_last = last.map(|asked| asked.ask.occurrence).max().is_none_or(|last| last <= occurrence);

@@ -13,7 +13,7 @@ use cutter_core::record::approval::{ApprovalPolicy, Approver, field};
 use cutter_core::record::ask::{StoredAnswer, StoredAsk};
 use cutter_core::record::check::Check;
 use cutter_core::record::evidence::{RunEvidence, RunRows};
-use cutter_core::record::observed::UnitQuery;
+use cutter_core::record::observed::{Lifecycle, UnitQuery};
 use cutter_core::record::policy::Chain;
 use cutter_core::record::sidecar::Sidecar;
 use cutter_core::record::signature::SignatureFacts;
@@ -254,7 +254,7 @@ fn once(
         source_sha256: claims.pins.get("source_sha256").cloned(),
         units: claims.pins.get("candidate_count").cloned(),
         reached: match claims.is_void(evidence) {
-            true => Some("voided".to_owned()),
+            true => Some(Lifecycle::Voided.to_string()),
             false => claims.stage.map(|stage| stage.to_string()),
         },
         in_force: match &database {

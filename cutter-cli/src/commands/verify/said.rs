@@ -7,9 +7,10 @@ use cutter_core::gate::plain::{is_said_plainly_since, not_an_approval, speaks_of
 use cutter_core::machine::run::{GateId, Stage};
 use cutter_core::operate::inspect::verify::{Allowed, Answer};
 use cutter_core::operate::inspect::{Claims, asked};
-use cutter_core::record::approval::{Ask, VOID, field, parse_field, parse_verdict};
+use cutter_core::record::approval::{Ask, Purpose, field, parse_field, parse_verdict};
 use cutter_core::record::effect::ReviewVerdict;
 use cutter_core::record::evidence::RunEvidence;
+use cutter_core::record::observed::Lifecycle;
 use cutter_core::record::signature::SignatureFacts;
 use jiff::Timestamp;
 use serde::Serialize;
@@ -137,8 +138,12 @@ pub(super) fn refusals(
             sha256,
         }));
     }
+    let stored = from.rows.iter().flat_map(|rows| rows.asks).map(|stored| &stored.asked.ask);
+    let stored = stored.filter_map(|ask| ask.required.get(field::NONCE).cloned());
+    let mut nonces = asked::nonces(&asks);
+    nonces.extend(stored.chain(claims.approvals.iter().map(|one| one.nonce.clone())));
     for (path, text) in texts {
-        let Some(ask) = answered(&asks, path, text) else { continue };
+        let Some(ask) = answered(&asks, &nonces, path, text) else { continue };
         let bytes = look(stores, path)?.1.map(|document| document.bytes).unwrap_or_default();
         let words = words(from.ring, from.chain, &bytes)?;
         let policy = if from.chain.is_empty() {
@@ -156,7 +161,8 @@ pub(super) fn refusals(
                 people => people.first().map(|person| (*person).to_owned()),
             }
         };
-        let is_unsaid = |word: &SignatureFacts| Some((not_an_approval(ask, word, who)?.0, word.clone()));
+        let is_unsaid =
+            |word: &SignatureFacts| Some((not_an_approval(ask, &nonces, word, who)?.0, word.clone()));
         let Some((actor, signature)) = words.iter().find_map(is_unsaid) else { continue };
         if is_overtaken(from, texts, ask, &signature)? {
             continue;
@@ -184,7 +190,7 @@ pub(super) fn refusals(
     let last_asked = |gate: GateId| {
         let stored = from.rows.iter().flat_map(|rows| rows.asks).map(|ask| &ask.asked.ask);
         let all = stored.chain(asks.iter().map(|asked| &asked.ask));
-        all.filter(|ask| ask.gate == gate && ask.approval_type != VOID).map(|ask| ask.occurrence).max()
+        all.filter(|ask| ask.gate == gate && !ask.is_for(Purpose::Void)).map(|ask| ask.occurrence).max()
     };
     let is_enacted = is_enacted_by(claims, evidence, from.rows.is_some());
     // only the record tells a gate from a stop there
@@ -277,7 +283,7 @@ pub(super) fn said(verified: &Verified) -> String {
         line.push_str(&format!(", replaced by version {later}"));
     }
     line.push_str(match (text.reached.as_deref(), standing, text.in_force) {
-        (Some("voided"), ..) => ", VOID, nothing of it is in force",
+        (Some(reached), ..) if reached == Lifecycle::Voided.as_str() => ", VOID, nothing of it is in force",
         (_, Some(one), _) => match one.decision {
             Decided::Defer => ", DEFERRED, not in force",
             Decided::Reject => ", REFUSED, not in force",

@@ -160,7 +160,7 @@ impl Run<'_> {
         }
         let observed = observed.map(|(sha, bytes)| format!("{sha}/{bytes}"));
         Err(Halt::drift(&[drift::Difference {
-            dimension: "backup".to_owned(),
+            dimension: drift::BACKUP.to_owned(),
             expected: Some(format!("{}/{}", recorded.sha256, recorded.bytes)),
             observed,
         }]))

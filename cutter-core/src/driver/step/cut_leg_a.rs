@@ -148,7 +148,7 @@ impl Run<'_> {
         let plan = self.plan().await?;
         if plan.writer_digest != pinned {
             return Err(Halt::drift(&[drift::Difference {
-                dimension: "writer_digest".to_owned(),
+                dimension: drift::WRITER_DIGEST.to_owned(),
                 expected: Some(pinned.to_hex()),
                 observed: Some(plan.writer_digest.to_hex()),
             }]));
@@ -187,7 +187,7 @@ fn base_state_drift(halt: Halt) -> Halt {
             let only = failures.iter().all(|c| c.invariant == BASE_STATE);
             match failures.first() {
                 Some(check) if only => Halt::drift(&[drift::Difference {
-                    dimension: "base_state".to_owned(),
+                    dimension: drift::BASE_STATE.to_owned(),
                     expected: Some(check.expected.clone()),
                     observed: Some(check.observed.clone()),
                 }]),

@@ -7,7 +7,7 @@ use alloc::string::String;
 use super::Request;
 use crate::driver::run::{Halt, Run};
 use crate::machine::run::GateId;
-use crate::record::approval::{CUT_AUTHORIZATION, field};
+use crate::record::approval::field;
 use crate::record::effect::EffectName;
 use crate::record::intent::{IdName, Intent};
 use crate::report::naming::AuthorizationGate;
@@ -22,10 +22,6 @@ impl Request for CutRequest {
 
     fn named(&self) -> AuthorizationGate {
         AuthorizationGate::Cut
-    }
-
-    fn approval_type(&self) -> &'static str {
-        CUT_AUTHORIZATION
     }
 
     fn ids(&self) -> &'static [IdName] {

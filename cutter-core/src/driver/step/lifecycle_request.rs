@@ -11,7 +11,7 @@ use crate::driver::perform::{Act, Performance, commit_if_ok};
 use crate::driver::run::{Halt, Run, payload_digest};
 use crate::gate::lifecycle_request;
 use crate::machine::run::{GateId, Phase};
-use crate::record::approval::{LIFECYCLE_ENACTMENT, field};
+use crate::record::approval::field;
 use crate::record::effect::{EffectFacts, EffectName, ExecutorEffect, Sg2RequestWrite};
 use crate::record::intent::{IdName, Intent};
 use crate::record::pin;
@@ -28,10 +28,6 @@ impl Request for LifecycleRequest {
 
     fn named(&self) -> AuthorizationGate {
         AuthorizationGate::Lifecycle
-    }
-
-    fn approval_type(&self) -> &'static str {
-        LIFECYCLE_ENACTMENT
     }
 
     fn ids(&self) -> &'static [IdName] {

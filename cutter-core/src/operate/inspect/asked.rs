@@ -1,54 +1,13 @@
 //! What a run asks of the sovereign, read from the knowledge base alone.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
 use crate::base::id::RunId;
-use crate::record::approval::{Ask, CUT_AUTHORIZATION, DRIFT_ACK, LIFECYCLE_ENACTMENT, STOP_RESUME, VOID};
+use crate::record::approval::{Ask, Purpose, field};
 use crate::report::asks_of_document;
 use crate::report::naming::{AuthorizationGate, DocumentName, EscalationKind, utc_date};
-
-/// What a sovereign answers, by the word that people type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
-    /// SG_1.
-    Cut,
-    /// SG_2.
-    Lifecycle,
-    /// Going on after a stop.
-    Resume,
-    /// Accepting drift.
-    Drift,
-    /// Voiding the run.
-    Void,
-}
-
-impl Purpose {
-    /// The `approval_type` of an ask.
-    #[must_use]
-    pub const fn approval_type(self) -> &'static str {
-        match self {
-            Self::Cut => CUT_AUTHORIZATION,
-            Self::Lifecycle => LIFECYCLE_ENACTMENT,
-            Self::Resume => STOP_RESUME,
-            Self::Drift => DRIFT_ACK,
-            Self::Void => VOID,
-        }
-    }
-
-    /// The word for a type.
-    #[must_use]
-    pub fn word_of(approval_type: &str) -> &'static str {
-        match approval_type {
-            CUT_AUTHORIZATION => "cut",
-            LIFECYCLE_ENACTMENT => "lifecycle",
-            STOP_RESUME => "resume",
-            DRIFT_ACK => "drift",
-            _ => "void",
-        }
-    }
-}
 
 /// An ask with the document that asks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -130,14 +89,17 @@ pub fn asks(documents: &[(String, String)], run_id: &RunId) -> Vec<Asked> {
 #[must_use]
 pub fn newest(asks: &[Asked], purpose: Option<Purpose>, is_open: impl Fn(&Asked) -> bool) -> Option<&Asked> {
     let last = asks.last().map(|asked| &asked.ask.request_path);
-    let stands = |ask: &Ask| {
-        [CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT].contains(&ask.approval_type.as_str())
-            || Some(&ask.request_path) == last
-    };
+    let stands = |ask: &Ask| ask.is_at_a_gate() || Some(&ask.request_path) == last;
     asks.iter().rev().filter(|asked| stands(&asked.ask) && is_open(asked)).find(|asked| match purpose {
-        Some(purpose) => asked.ask.approval_type == purpose.approval_type(),
-        None => asked.ask.approval_type != VOID,
+        Some(purpose) => asked.ask.is_for(purpose),
+        None => !asked.ask.is_for(Purpose::Void),
     })
+}
+
+/// The nonces of what was asked.
+#[must_use]
+pub fn nonces(asks: &[Asked]) -> BTreeSet<String> {
+    asks.iter().filter_map(|asked| asked.ask.required.get(field::NONCE).cloned()).collect()
 }
 
 /// A value of the block at the head of a document.
@@ -158,15 +120,14 @@ pub fn answer_name(ask: &Ask, attempt: u32, today: jiff::civil::Date) -> Option<
     }
     let number = ask.occurrence.checked_add(attempt)?;
     let escalation = |kind| DocumentName::EscalationApproval { kind, number };
-    let name = match ask.approval_type.as_str() {
-        CUT_AUTHORIZATION => DocumentName::Approval { gate: AuthorizationGate::Cut, occurrence: number },
-        LIFECYCLE_ENACTMENT => {
+    let name = match ask.purpose()? {
+        Purpose::Cut => DocumentName::Approval { gate: AuthorizationGate::Cut, occurrence: number },
+        Purpose::Lifecycle => {
             DocumentName::Approval { gate: AuthorizationGate::Lifecycle, occurrence: number }
         }
-        STOP_RESUME => escalation(EscalationKind::Resume),
-        DRIFT_ACK => escalation(EscalationKind::DriftAck),
-        VOID => escalation(EscalationKind::Void),
-        _ => return None,
+        Purpose::Resume => escalation(EscalationKind::Resume),
+        Purpose::Drift => escalation(EscalationKind::DriftAck),
+        Purpose::Void => escalation(EscalationKind::Void),
     };
     Some(name.file_name(today))
 }
@@ -224,7 +185,7 @@ mod tests {
         let ask = Ask {
             gate: GateId::CutAuthz,
             occurrence: 1,
-            approval_type: CUT_AUTHORIZATION.into(),
+            approval_type: Purpose::Cut.to_string(),
             required: Default::default(),
             expected_actor: None,
             approval_path: "f/SG1-cut-authz-approval-2026-05-20.md".into(),
@@ -244,25 +205,12 @@ mod tests {
     }
 
     #[test]
-    fn each_purpose_is_typed_as_it_is_read() {
-        for (purpose, word) in [
-            (Purpose::Cut, "cut"),
-            (Purpose::Lifecycle, "lifecycle"),
-            (Purpose::Resume, "resume"),
-            (Purpose::Drift, "drift"),
-            (Purpose::Void, "void"),
-        ] {
-            assert_eq!(Purpose::word_of(purpose.approval_type()), word);
-        }
-    }
-
-    #[test]
     fn asks_of_this_run_come_oldest_first_by_when_they_were_fixed() {
         let document = |at: &str, occurrence: u32, run: &str| {
             let ask = Ask {
                 gate: GateId::CutAuthz,
                 occurrence,
-                approval_type: CUT_AUTHORIZATION.into(),
+                approval_type: Purpose::Cut.to_string(),
                 required: [("run_id".to_string(), run.to_string())].into(),
                 expected_actor: None,
                 approval_path: format!("f/SG1-cut-authz-approval-{occurrence}-2026-05-20.md"),
@@ -304,11 +252,11 @@ mod tests {
 
     #[test]
     fn the_newest_ask_wins_and_a_void_is_never_guessed() {
-        let asked = |kind: &str, at: &str| Asked {
+        let asked = |purpose: Purpose, at: &str| Asked {
             ask: Ask {
                 gate: GateId::LifecycleAuthz,
                 occurrence: 1,
-                approval_type: kind.into(),
+                approval_type: purpose.to_string(),
                 required: Default::default(),
                 expected_actor: None,
                 approval_path: "a".into(),
@@ -318,24 +266,30 @@ mod tests {
             text: String::new(),
         };
         let newest = |asks, purpose| newest(asks, purpose, |_| true);
-        let all = [asked(CUT_AUTHORIZATION, "1"), asked(STOP_RESUME, "2"), asked(VOID, "2")];
-        assert_eq!(newest(&all, None).unwrap().ask.approval_type, STOP_RESUME);
-        assert_eq!(newest(&all, Some(Purpose::Void)).unwrap().ask.approval_type, VOID);
+        let all = [asked(Purpose::Cut, "1"), asked(Purpose::Resume, "2"), asked(Purpose::Void, "2")];
+        assert!(newest(&all, None).unwrap().ask.is_for(Purpose::Resume));
+        assert!(newest(&all, Some(Purpose::Void)).unwrap().ask.is_for(Purpose::Void));
         assert_eq!(newest(&all, Some(Purpose::Lifecycle)), None);
         assert_eq!(newest(&all[2..], None), None);
         // a stop is asked about until the run asks something newer; a gate's request stands beside a stop
         let mut later = all.to_vec();
-        later.push(Asked { ask: Ask { request_path: "r2".into(), ..all[0].ask.clone() }, ..asked("", "3") });
+        later.push(Asked {
+            ask: Ask { request_path: "r2".into(), ..all[0].ask.clone() },
+            ..asked(Purpose::Void, "3")
+        });
         for purpose in [Purpose::Resume, Purpose::Void] {
             assert_eq!(newest(&later, Some(purpose)), None);
         }
         assert_eq!(newest(&later, None).unwrap().ask.request_path, "r2");
         assert!(newest(&all, Some(Purpose::Cut)).is_some());
         // the newest stop is answered: the one before is not asked about again
-        let before = Asked { ask: Ask { request_path: "r0".into(), ..all[1].ask.clone() }, ..asked("", "1") };
+        let before = Asked {
+            ask: Ask { request_path: "r0".into(), ..all[1].ask.clone() },
+            ..asked(Purpose::Void, "1")
+        };
         let two = [all[0].clone(), before, all[1].clone()];
         let open = super::newest(&two, None, |asked| asked.at != "2").unwrap();
-        assert_eq!(open.ask.approval_type, CUT_AUTHORIZATION);
+        assert!(open.ask.is_for(Purpose::Cut));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! The documents that may answer an ask.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use super::ReviewPorts;
-use crate::driver::{approval_prefix, is_called, speaks_of_any};
+use crate::driver::{approval_prefix, is_called, may_answer};
 use crate::port::PortResult;
 use crate::port::knowledge_base::Document;
 use crate::record::approval::Ask;
@@ -20,6 +21,7 @@ pub(super) async fn beside(ports: &ReviewPorts, ask: &Ask) -> PortResult<Vec<Str
 pub(super) async fn candidates(
     ports: &ReviewPorts,
     ask: &Ask,
+    nonces: &BTreeSet<String>,
     beside: Vec<String>,
 ) -> PortResult<Vec<String>> {
     let mut paths = Vec::new();
@@ -27,7 +29,7 @@ pub(super) async fn candidates(
         let may = is_called(&path, approval_prefix(ask.gate))
             || match ports.kb.read(&path).await {
                 Ok(Some(found)) => {
-                    ask.request_path != path && speaks_of_any(&found.bytes, core::slice::from_ref(ask))
+                    ask.request_path != path && may_answer(&found.bytes, core::slice::from_ref(ask), nonces)
                 }
                 Ok(None) => false,
                 Err(error) if error.kind.is_junk() => false,

@@ -12,7 +12,7 @@ use super::world::{name_of, phase_of};
 use crate::base::digest::Digest;
 use crate::machine::run::{GateId, Phase};
 use crate::operate::inspect::claims::{Claims, inputs};
-use crate::record::approval::{CUT_AUTHORIZATION, LIFECYCLE_ENACTMENT};
+use crate::record::approval::Purpose;
 use crate::record::ask::StoredAsk;
 use crate::record::check::{ABSENT, Check};
 use crate::record::evidence::{RunEvidence, StoredApproval};
@@ -134,9 +134,5 @@ fn in_the_final_report(
 
 /// The gate that a stored decision answers.
 fn gate_of(approval_type: &str) -> &'static str {
-    match approval_type {
-        CUT_AUTHORIZATION => GateId::CutAuthz.as_str(),
-        LIFECYCLE_ENACTMENT => GateId::LifecycleAuthz.as_str(),
-        _ => GateId::FailureEscalation.as_str(),
-    }
+    approval_type.parse().map_or(GateId::FailureEscalation, Purpose::gate).as_str()
 }

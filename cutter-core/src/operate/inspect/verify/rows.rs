@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::base::canonical;
 use crate::base::digest::Digest;
 use crate::base::key::{self, RowLabel};
-use crate::record::approval::parse_verdict;
+use crate::record::approval::{Purpose, parse_verdict};
 use crate::record::check::Check;
 use crate::record::effect::{
     EffectName as E, EffectRecord, EnactWrite, LegBWrite, MarkWrite, ReviewVerdict, ReviewWrite,
@@ -250,8 +250,7 @@ impl<'a> World<'a> {
             // that of its ask; a request that was never filed leaves a number out
             E::Sg2Request => {
                 let of = |ask: &Row<'_>| {
-                    ask.text("approval_type") == crate::record::approval::LIFECYCLE_ENACTMENT
-                        && ask.at() == Some(effect.at)
+                    ask.text("approval_type") == Purpose::Lifecycle.as_str() && ask.at() == Some(effect.at)
                 };
                 let ask = self.of("approval_ask").find(of);
                 let before = || self.effects_of(E::Sg2Request).filter(|e| e.at < effect.at).count() + 1;
@@ -324,10 +323,10 @@ impl<'a> World<'a> {
         let is_lifecycle = effect.key.effect == E::Sg2Review;
         let is_cut = effect.key.effect == E::Sg1Review;
         self.of("review_approval").find(|r| {
-            let kind = r.text("type");
+            let purpose = r.text("type").parse().ok();
             r.at() == Some(at)
-                && (kind == "lifecycle_enactment") == is_lifecycle
-                && (kind == "cut_authorization") == is_cut
+                && (purpose == Some(Purpose::Lifecycle)) == is_lifecycle
+                && (purpose == Some(Purpose::Cut)) == is_cut
         })
     }
 
@@ -406,7 +405,8 @@ impl<'a> World<'a> {
 
     fn sg2_request(&self, effect: &EffectRecord) -> Option<Digest> {
         let at = effect.at;
-        let mut requests = self.of("review_decision").filter(|r| r.text("type") == "lifecycle_enactment");
+        let mut requests =
+            self.of("review_decision").filter(|r| r.text("type") == Purpose::Lifecycle.as_str());
         let request = requests.find(|r| r.at() == Some(at))?;
         digest(&Sg2RequestWrite {
             review_decision_id: request.uuid("id")?,

@@ -1,7 +1,8 @@
 //! What was asked and what was answered, as rows of their own, and what relied on them.
 
 use super::*;
-use crate::record::approval::{Ask, field, parse_field};
+use crate::gate::authorization::OF_A_REFUSAL;
+use crate::record::approval::{Ask, Purpose, field, parse_field};
 
 const ASK: &str = "approval_ask";
 const ANSWER: &str = "approval_answer";
@@ -63,9 +64,11 @@ impl<'a> World<'a> {
             self.same("review_approval", approval, "type", &ask.approval_type);
             self.same("review_approval", approval, "request_sha256", &row.text("request_sha256"));
             let text = text_of(approval);
+            // a refusal counts whatever the request looked like to who refused it
+            let allows = approval.text("decision") == ReviewVerdict::Approve.as_str();
             for (name, expected) in &ask.required {
                 let observed = parse_field(&text, name).unwrap_or_default();
-                if observed != expected {
+                if observed != expected && (allows || OF_A_REFUSAL.contains(&name.as_str())) {
                     self.fault(
                         ASK,
                         format!(
@@ -88,7 +91,7 @@ impl<'a> World<'a> {
         }
         for decision in self.of("review_decision").filter(|d| d.text("nonce") == nonce) {
             self.same("review_decision", decision, "request_sha256", &row.text("request_sha256"));
-            if ask.approval_type == crate::record::approval::LIFECYCLE_ENACTMENT {
+            if ask.is_for(Purpose::Lifecycle) {
                 let asked = ask.required.get(field::REVIEW_DECISION_ID).cloned().unwrap_or_default();
                 self.same("review_decision", decision, "id", &asked);
             }

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::machine::backlog::BacklogState as S;
-use crate::record::approval::field;
-use crate::record::approval::parse_field;
+use crate::record::approval::{Purpose, field, parse_field};
 
 /// Moves that an effect makes: the state, the effect, and the reason that stands with it.
 const MOVES: [(&str, E, &str); 4] = [
@@ -211,7 +210,7 @@ impl World<'_> {
             for column in ["type", "nonce", "request_sha256"] {
                 self.same("review_decision", decided, column, &row.text(column));
             }
-            if row.text("type") != "lifecycle_enactment" {
+            if row.text("type") != Purpose::Lifecycle.as_str() {
                 for column in ["decision", "actor"] {
                     self.same("review_decision", decided, column, &row.text(column));
                 }
@@ -226,7 +225,7 @@ impl World<'_> {
         for row in self.of("review_decision") {
             const TABLE: &str = "review_decision";
             self.same(TABLE, row, "document_id", &document);
-            let is_request = row.text("type") == "lifecycle_enactment";
+            let is_request = row.text("type") == Purpose::Lifecycle.as_str();
             if is_request {
                 self.same(TABLE, row, "inserted_by", "cutter_exec");
                 if !self.effects_of(E::Sg2Request).any(|e| row.at() == Some(e.at)) {
