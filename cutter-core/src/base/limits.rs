@@ -10,6 +10,11 @@ pub const MAX_DOCUMENT_BYTES: u64 = 64 * 1024 * 1024;
 /// Bytes of a sidecar. It holds no per-unit list, so it does not grow with the document, and
 /// one publication stays one small write.
 pub const SIDECAR_MAX_BYTES: usize = 64 * 1024;
+/// From here on a stop that a plain resume gets over is told, and not recorded: what is left is kept for
+/// decisions, an enactment with its closing, or a void.
+pub const SIDECAR_STOPS_MAX_BYTES: usize = 48 * 1024;
+/// What an enactment and its closing add to the sidecar: seen is 12.6 KiB, most of it the final report that is owed.
+pub const SIDECAR_CLOSING_BYTES: usize = 13 * 1024 + 256;
 
 /// Bytes of an explicit manifest among a run's settings, as JSON without spaces: the sidecar
 /// holds it, beside everything else.

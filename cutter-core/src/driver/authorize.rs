@@ -169,6 +169,9 @@ impl Run<'_> {
     /// Begins what the approval on record allows, under the ask's own ids: whoever stores the decision
     /// writes the same rows.
     async fn begin(&mut self, gate: GateId, phase: Phase, occurrence: u32) -> Result<Option<Outcome>, Halt> {
+        if phase == Phase::LifecycleEnact {
+            self.has_room_to_close()?;
+        }
         let mut intent = self.choose(phase.as_str(), occurrence, &step::ids_of(phase), false);
         let asked = self.intent()?.ids.clone();
         for (name, id) in &mut intent.ids {

@@ -17,7 +17,7 @@ use super::{Caller, DriveError, Ports};
 use crate::base::canonical;
 use crate::base::cas::CasOutcome;
 use crate::base::digest::Digest;
-use crate::base::limits::SIDECAR_MAX_BYTES;
+use crate::base::limits::{SIDECAR_CLOSING_BYTES, SIDECAR_MAX_BYTES};
 use crate::gate::drift::{self, Difference};
 use crate::machine::run::{GateId, Phase, RunState, Stage, Trigger};
 use crate::machine::stop::{Cap, Slug, StopReason};
@@ -263,6 +263,27 @@ impl<'p> Run<'p> {
     /// As [`Self::persist`], and the lock of the run goes with it: nothing is done under it any more.
     pub(super) async fn persist_last(&mut self) -> Result<(), Halt> {
         self.publish(true).await
+    }
+
+    /// How long the record is, without what it can do without; `None` if it is too long.
+    pub(super) fn size(&self) -> Option<usize> {
+        let mut record = self.sidecar.clone();
+        record.compact();
+        record.to_bytes().ok().map(|bytes| bytes.len())
+    }
+
+    /// Before anything is enacted: a run whose record has no room to close would be in force and never closed.
+    pub(super) fn has_room_to_close(&self) -> Result<(), Halt> {
+        let most = SIDECAR_MAX_BYTES - SIDECAR_CLOSING_BYTES;
+        if self.size().is_some_and(|bytes| bytes <= most) {
+            return Ok(());
+        }
+        let run_id = &self.sidecar.run_id;
+        let observed = self.size().map_or_else(|| "more".to_owned(), |bytes| bytes.to_string());
+        Err(Halt::Abort(Box::new(DriveError::NotNow(format!(
+            "run {run_id}: its record has no room to close, so nothing is enacted: expected at most {most} bytes, \
+             observed {observed}; next: cutter orchestrate void --run-id {run_id}"
+        )))))
     }
 
     async fn publish(&mut self, is_last: bool) -> Result<(), Halt> {

@@ -18,6 +18,7 @@ use super::run::{Halt, Run, Stopping, bounded, failures};
 use super::{Caller, DriveError, Driven, Outcome, Ports};
 use crate::base::digest::Digest;
 use crate::base::id::RunId;
+use crate::base::limits::SIDECAR_STOPS_MAX_BYTES;
 use crate::gate::{self, drift};
 use crate::machine::run::{GateId, RunState, Stage, Trigger};
 use crate::machine::stop::{Slug, StopClass, StopReason};
@@ -216,6 +217,10 @@ impl Run<'_> {
         }
         if let Some(stop) = self.same_as_before(&stopping) {
             return Ok(Outcome::Stopped(stop));
+        }
+        let is_passing = stopping.reason.class() == StopClass::Operational && stopping.request_id.is_none();
+        if is_passing && self.size().is_none_or(|bytes| bytes > SIDECAR_STOPS_MAX_BYTES) {
+            return Err(self.unrecorded(Halt::Stop(Box::new(stopping))));
         }
         let to = match &stopping.reason {
             StopReason::GateFailed(gate) => state.fail(*gate),

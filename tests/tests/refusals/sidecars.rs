@@ -346,3 +346,22 @@ fn a_record_of_before_a_stop_was_answered_is_told_from_the_one_after() {
     answer.is_older_than(unknown.clone());
     assert!(answer.condition.contains("older") && answer.details == unknown, "{answer:?}");
 }
+
+/// However often the world is away while a gate waits, what an enactment and its closing need stays free.
+#[test]
+fn outages_without_end_leave_room_to_enact_and_close() {
+    let s = Scenario::new(411);
+    let (run_id, ask) = s.parked(Gate::Lifecycle);
+    let mut recorded = 0;
+    for _ in 0..120 {
+        let when = When::Operation { port: Port::KnowledgeBase, op: "list".into(), nth: 1 };
+        let kind = FaultKind::Fail { kind: PortErrorKind::Unavailable, times: 99 };
+        let away = s.resume(&s.process(FaultPlan::one(Fault { when, kind })).1, &run_id);
+        recorded += u32::from(away.is_ok());
+        let back = s.resumed(&run_id);
+        assert!(matches!(back.outcome, Outcome::Paused { .. }), "{:?}", back.outcome);
+    }
+    assert!((5..120).contains(&recorded), "some are recorded, and then told alone: {recorded}");
+    s.sign(&ask, ReviewVerdict::Approve);
+    s.finish(&run_id);
+}
